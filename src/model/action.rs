@@ -1,0 +1,410 @@
+//! A plan: what to do, and for everything that was looked at, what was decided and why.
+//!
+//! The executor has no choice left: an action names everything that it takes. Reasons are data; log lines, `picus plan`
+//! and pages are views of them.
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+use jiff::Timestamp;
+use serde::Serialize;
+
+use super::ids::{AgentId, InstanceId, LaunchName, PoolName, TaskId};
+use super::instance::OfferKey;
+use super::labels::Mismatch;
+use super::pool::AccountId;
+
+/// The decided steps and the reasons.
+#[derive(Debug, Clone, Default, PartialEq, Serialize)]
+pub struct Plan {
+    /// What to do; the order is the order of importance, each step stands alone.
+    pub steps: Vec<Step>,
+    /// Every task of the queue that waits, in queue order, with what was decided for it.
+    pub tasks: Vec<(TaskId, TaskDecision)>,
+    /// Every agent record of ours and instance of ours.
+    pub machines: Vec<MachineDecision>,
+    /// Things that a person should know: trouble, refusals, stuck tasks, strays.
+    pub notices: Vec<Notice>,
+    /// Numbers for a line of log and for tests.
+    pub totals: BTreeMap<PoolName, PoolTotals>,
+    /// Accounts whose steps rest on a listing that is older than this pass: list again and plan again before acting.
+    pub stale: Vec<AccountId>,
+    /// The earliest instant at which the same world would be decided differently. `None`: nothing is due.
+    pub next_look: Option<Timestamp>,
+    /// How many launch names were used up.
+    pub names_used: u64,
+}
+
+/// A pool at a glance.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+pub struct PoolTotals {
+    /// Tasks of ours that could start now and that no slot covers.
+    pub uncovered: u32,
+    /// Instances in whatever state, launches under way included.
+    pub instances: u32,
+    /// Launches decided in this plan.
+    pub launches: u32,
+}
+
+/// One action and its reason.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Step {
+    /// The pool it is for.
+    pub pool: PoolName,
+    /// What is done.
+    pub action: Action,
+    /// Why.
+    pub reason: Reason,
+}
+
+/// One step on the outside world. Each is safe to repeat.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(tag = "do", rename_all = "snake_case")]
+pub enum Action {
+    /// Let an agent that this process cordoned take tasks again.
+    Uncordon {
+        /// The record.
+        agent: AgentId,
+        /// Its name, which every PATCH must carry.
+        name: String,
+    },
+    /// Register an agent, create its instance.
+    Launch {
+        /// Name of both.
+        name: LaunchName,
+        /// What to order.
+        offer: OfferKey,
+    },
+    /// Keep new tasks away from an agent, and read it back.
+    Cordon {
+        /// The record.
+        agent: AgentId,
+        /// Its name, which every PATCH must carry.
+        name: String,
+    },
+    /// Look once more that it is cordoned and idle, delete the record, then the instance.
+    Retire {
+        /// The record.
+        agent: AgentId,
+        /// The record's name.
+        name: String,
+        /// The machine. `None`: only a record is left.
+        instance: Option<InstanceId>,
+        /// The record must still be cordoned. `false` for one that never connected or has no process any more.
+        cordoned: bool,
+    },
+    /// Delete an instance whose record is gone, after asking the server once more for the record.
+    DeleteInstance {
+        /// The machine.
+        instance: InstanceId,
+        /// Its name.
+        name: LaunchName,
+        /// The record that must be gone. `None`: look for a record of its name.
+        agent: Option<AgentId>,
+    },
+}
+
+impl Action {
+    /// Fixed word for logs and metrics.
+    #[must_use]
+    pub fn kind(&self) -> &'static str {
+        match self {
+            Self::Uncordon { .. } => "uncordon",
+            Self::Launch { .. } => "launch",
+            Self::Cordon { .. } => "cordon",
+            Self::Retire { .. } => "retire",
+            Self::DeleteInstance { .. } => "delete_instance",
+        }
+    }
+}
+
+/// Why a step is taken.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(tag = "reason", rename_all = "snake_case")]
+pub enum Reason {
+    /// Tasks wait that no slot covers.
+    TasksWait {
+        /// How many this step serves.
+        tasks: u32,
+    },
+    /// Fewer usable instances than the minimum.
+    BelowMinimum {
+        /// The minimum.
+        min: u32,
+    },
+    /// Idle for longer than the idle timeout.
+    Idle {
+        /// Since when.
+        since: Timestamp,
+    },
+    /// Idle, and the paid period ends.
+    PeriodEnds {
+        /// End of the started period.
+        ends: Timestamp,
+    },
+    /// The boot timeout has passed without a first contact.
+    NeverConnected {
+        /// When it was launched.
+        launched: Timestamp,
+    },
+    /// It was connected and has not been heard of for longer than the boot timeout, and runs nothing.
+    ContactLost {
+        /// Last heartbeat.
+        last_contact: Timestamp,
+    },
+    /// An instance without its agent record.
+    RecordGone,
+    /// An agent record without its instance.
+    InstanceGone,
+}
+
+impl fmt::Display for Reason {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::TasksWait { tasks: 1 } => f.write_str("1 task waits"),
+            Self::TasksWait { tasks } => write!(f, "{tasks} tasks wait"),
+            Self::BelowMinimum { min } => write!(f, "fewer usable instances than the minimum of {min}"),
+            Self::Idle { since } => write!(f, "idle since {since}"),
+            Self::PeriodEnds { ends } => write!(f, "idle, and the paid period ends at {ends}"),
+            Self::NeverConnected { launched } => write!(f, "launched at {launched}, never connected"),
+            Self::ContactLost { last_contact } => write!(f, "not heard of since {last_contact}"),
+            Self::RecordGone => f.write_str("its agent record is gone"),
+            Self::InstanceGone => f.write_str("its instance is gone"),
+        }
+    }
+}
+
+/// What was decided for a task that waits.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+#[serde(tag = "decision", rename_all = "snake_case")]
+pub enum TaskDecision {
+    /// A free slot of this agent will take it.
+    Covered {
+        /// Name of the agent.
+        by: String,
+    },
+    /// A slot of an instance that still boots will take it.
+    Booting {
+        /// Name of the instance, launches of this plan included.
+        by: String,
+        /// Its pool.
+        pool: PoolName,
+    },
+    /// An agent whose drain this plan undoes will take it.
+    Uncordoned {
+        /// Name of the agent.
+        by: String,
+        /// Its pool.
+        pool: PoolName,
+    },
+    /// It could start, is ours, but nothing can be done for it now.
+    Held {
+        /// What each pool that could take it waits for, in the order of the settings.
+        why: Vec<(PoolName, Hold)>,
+    },
+    /// It could not start now whatever we do.
+    NotReady {
+        /// What it waits for.
+        why: Wait,
+    },
+    /// No pool of ours could take it.
+    NotOurs {
+        /// Why not, for each pool.
+        why: Vec<(PoolName, Mismatch)>,
+    },
+    /// An idle matching agent is connected but is not given it: nothing is launched for it.
+    Stuck {
+        /// Since when.
+        since: Timestamp,
+        /// The agent.
+        agent: String,
+    },
+}
+
+/// What a task waits for that no machine changes.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(tag = "wait", rename_all = "snake_case")]
+pub enum Wait {
+    /// The queue is paused.
+    Paused,
+    /// Other tasks must end first.
+    Dependencies {
+        /// Those that are still in the queue.
+        on: Vec<TaskId>,
+    },
+    /// Its concurrency group is full, or earlier pipelines of it go first.
+    Concurrency {
+        /// The group.
+        group: String,
+        /// Its limit.
+        limit: u32,
+    },
+}
+
+/// Why a pool does nothing for a task, or launches nothing to reach its minimum.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+#[serde(tag = "hold", rename_all = "snake_case")]
+pub enum Hold {
+    /// The maximum is reached.
+    AtMaximum {
+        /// The maximum.
+        max: u32,
+    },
+    /// Every candidate is sold out.
+    SoldOut {
+        /// When the first is tried again.
+        until: Timestamp,
+    },
+    /// The provider refuses launches on this account.
+    Refused {
+        /// Its reason.
+        why: String,
+        /// When it is tried again.
+        until: Timestamp,
+    },
+    /// Launches or boots of the pool fail.
+    Trouble {
+        /// How many in a row.
+        failures: u32,
+        /// The last failure.
+        why: String,
+        /// When it is tried again.
+        until: Timestamp,
+    },
+    /// The provider's listing is unknown, so nothing can be counted.
+    ListingUnknown {
+        /// Why.
+        why: String,
+    },
+    /// The provider could not be asked yet.
+    NotReady {
+        /// Why.
+        why: String,
+    },
+}
+
+/// An agent record or instance of ours, and what happens to it.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct MachineDecision {
+    /// Its pool.
+    pub pool: PoolName,
+    /// Name of the instance or of the record.
+    pub name: String,
+    /// The record. `None`: none is known.
+    pub agent: Option<AgentId>,
+    /// The instance. `None`: none is known.
+    pub instance: Option<InstanceId>,
+    /// Running tasks. `None`: has no record.
+    pub running: Option<u32>,
+    /// What it is doing.
+    pub state: MachineState,
+    /// What happens to it.
+    pub fate: Fate,
+}
+
+/// What a machine of ours is doing.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum MachineState {
+    /// Launched, not connected yet, within its boot timeout.
+    Booting,
+    /// Connected and at work.
+    Busy,
+    /// Connected and free.
+    Idle,
+    /// Cordoned, by us or by an administrator.
+    Cordoned,
+    /// Was connected, is not heard of.
+    Lost,
+    /// Never connected within its boot timeout.
+    Failed,
+    /// An instance without its record, or the reverse.
+    Orphan,
+    /// On its way out at the provider.
+    Deleting,
+}
+
+/// What happens to a machine of ours in this plan.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(tag = "fate", rename_all = "snake_case")]
+pub enum Fate {
+    /// A step of the plan is about it.
+    Step {
+        /// `cordon`, `uncordon`, `retire`, `delete_instance`
+        action: &'static str,
+        /// Why.
+        reason: Reason,
+    },
+    /// It is left alone.
+    Kept {
+        /// Why.
+        why: Keep,
+    },
+}
+
+/// Why a machine of ours is left alone.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(tag = "keep", rename_all = "snake_case")]
+pub enum Keep {
+    /// It works.
+    Busy,
+    /// It still boots.
+    Boots {
+        /// Its boot timeout.
+        until: Timestamp,
+    },
+    /// Idle, and the idle timeout has not passed.
+    IdleUntil {
+        /// When it will have.
+        until: Timestamp,
+    },
+    /// Idle, and the rest of the period is paid for.
+    PaidUntil {
+        /// End of the started period.
+        until: Timestamp,
+    },
+    /// Tasks that wait will take its slots.
+    Needed,
+    /// The minimum would not be met without it.
+    Minimum,
+    /// Cordoned a moment ago: a task given in between must be able to show.
+    Settling,
+    /// Cordoned by somebody else.
+    CordonedByOthers,
+    /// The provider's listing is unknown.
+    ListingUnknown,
+    /// Its record, or its instance, is missing only since a moment ago.
+    MissingLately {
+        /// When that is long enough.
+        until: Timestamp,
+    },
+    /// An operation on it is under way.
+    InFlight,
+    /// It goes away by itself.
+    Deleting,
+    /// Not heard of, but not long enough to be given up.
+    LostLately {
+        /// When that is long enough.
+        until: Timestamp,
+    },
+}
+
+/// Something that a person should know.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(tag = "notice", rename_all = "snake_case")]
+pub enum Notice {
+    /// A task is not given to an agent that could take it.
+    StuckTask {
+        /// The task.
+        task: TaskId,
+        /// The agent.
+        agent: String,
+    },
+    /// An instance of this installation belongs to a pool that is not configured; it is billed and left alone.
+    StrayInstance {
+        /// Its name.
+        name: LaunchName,
+        /// The pool in its labels.
+        pool: PoolName,
+    },
+}

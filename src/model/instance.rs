@@ -1,0 +1,60 @@
+//! An instance: a machine of ours at a provider, as its listing tells.
+
+use std::fmt;
+
+use jiff::Timestamp;
+use serde::Serialize;
+
+use super::ids::{AgentId, InstanceId, LaunchName, PoolName};
+
+/// A machine that carries this installation's labels.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Instance {
+    /// The provider's id.
+    pub id: InstanceId,
+    /// Its name, if of our form; an instance with our labels and another name was renamed by hand.
+    pub name: LaunchName,
+    /// The pool in its labels.
+    pub pool: PoolName,
+    /// The agent record in its labels. `None`: it registers itself with the shared secret; the record has its name.
+    pub agent: Option<AgentId>,
+    /// State at the provider.
+    pub state: InstanceState,
+    /// When it was created; billing by the hour counts from here.
+    pub created: Timestamp,
+    /// Server type and place, for people and for the price.
+    pub offer: OfferKey,
+}
+
+/// What a provider says of a machine.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum InstanceState {
+    /// Being created or started.
+    Starting,
+    /// Up.
+    Running,
+    /// Shutting down, but not going away.
+    Stopping,
+    /// Powered off; billed at Hetzner like a running one.
+    Stopped,
+    /// On its way out; needs no action.
+    Deleting,
+    /// A word that this release does not know.
+    Unknown,
+}
+
+/// A server type at a place: what can be ordered, and what can be sold out.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+pub struct OfferKey {
+    /// `cx23`
+    pub server_type: String,
+    /// `nbg1`
+    pub location: String,
+}
+
+impl fmt::Display for OfferKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}:{}", self.server_type, self.location)
+    }
+}

@@ -1,0 +1,107 @@
+//! What must outlive a pass but need not outlive the process.
+//!
+//! Everything here can be lost: after a restart it is learnt again, at worst with a pause. The planner only reads it;
+//! `crate::reconcile` writes it, through the methods below, from what was observed and what came of the actions.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use jiff::Timestamp;
+use serde::Serialize;
+
+use super::ids::{AgentId, InstanceId, LaunchName, PoolName, TaskId};
+use super::instance::OfferKey;
+use super::later;
+use super::pool::AccountId;
+
+/// A sold-out offer is left alone for so long: stock changes within minutes, and a try costs two calls.
+pub const SOLD_OUT_PAUSE: Duration = Duration::from_mins(10);
+/// After an account-wide refusal (quota, authorisation) nothing is launched there for so long.
+pub const REFUSAL_PAUSE: Duration = Duration::from_mins(5);
+/// First pause after a launch or a boot that failed; doubles with each one in a row.
+pub const FIRST_PAUSE: Duration = Duration::from_mins(1);
+/// Longest of those pauses.
+pub const LONGEST_PAUSE: Duration = Duration::from_hours(1);
+
+/// What the process remembers.
+#[derive(Debug, Clone, Default)]
+pub struct Memory {
+    /// Agents seen cordoned.
+    pub cordons: BTreeMap<AgentId, Cordon>,
+    /// When the loop last saw an agent with a running task.
+    pub seen_busy: BTreeMap<AgentId, Timestamp>,
+    /// When the loop first saw an agent connected that it had seen unconnected before.
+    pub first_contact: BTreeMap<AgentId, Timestamp>,
+    /// Instances that looked as if their record were gone, since when without a break.
+    pub without_record: BTreeMap<InstanceId, Timestamp>,
+    /// Records that looked as if their instance were gone, since when without a break.
+    pub without_instance: BTreeMap<AgentId, Timestamp>,
+    /// Instances whose record this process deleted itself: nothing speaks against deleting them at once.
+    pub record_deleted: BTreeSet<InstanceId>,
+    /// Tasks that an idle matching agent was there for, since when without a break.
+    pub passed_over: BTreeMap<TaskId, Timestamp>,
+    /// Offers that are sold out, and until when they are skipped.
+    pub sold_out: BTreeMap<(AccountId, OfferKey), Timestamp>,
+    /// Account-wide refusals.
+    pub refusals: BTreeMap<AccountId, Refusal>,
+    /// Pools whose launches or boots fail.
+    pub troubles: BTreeMap<PoolName, Trouble>,
+    /// Number of the next launch name; starts at a random number for each process.
+    pub next_launch: u64,
+}
+
+/// An agent that is not given new tasks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Cordon {
+    /// When this process first saw it so, or cordoned it.
+    pub since: Timestamp,
+    /// This process did it, so this process may undo it. `false` after a restart or for an administrator's.
+    pub ours: bool,
+}
+
+/// Why an account launches nothing for now.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Refusal {
+    /// The provider's reason, for people.
+    pub why: String,
+    /// Nothing is launched before.
+    pub until: Timestamp,
+}
+
+/// A row of failed launches or boots.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Trouble {
+    /// How many in a row.
+    pub failures: u32,
+    /// The last failure, for people.
+    pub why: String,
+    /// Nothing is launched for the pool before.
+    pub until: Timestamp,
+    /// Instances already counted, so that one whose deletion is slow is not counted twice.
+    #[serde(skip)]
+    pub counted: BTreeSet<LaunchName>,
+}
+
+impl Memory {
+    /// A launch or boot of `pool` failed: the next one waits, twice as long as the last time. Counts a name once.
+    pub fn launch_failed(&mut self, pool: &PoolName, name: &LaunchName, why: String, now: Timestamp) {
+        let trouble = self.troubles.entry(pool.clone()).or_insert_with(|| Trouble {
+            failures: 0,
+            why: String::new(),
+            until: now,
+            counted: BTreeSet::new(),
+        });
+        if !trouble.counted.insert(name.clone()) {
+            return;
+        }
+        let pause = FIRST_PAUSE.saturating_mul(1 << trouble.failures.min(10)).min(LONGEST_PAUSE);
+        trouble.failures = trouble.failures.saturating_add(1);
+        trouble.why = why;
+        trouble.until = later(now, pause);
+    }
+
+    /// An agent of `pool` connected: its row of failures is over.
+    pub fn launch_succeeded(&mut self, pool: &PoolName) {
+        self.troubles.remove(pool);
+    }
+}

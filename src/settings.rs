@@ -1,0 +1,180 @@
+//! Settings: the environment, read once into ready values, with every problem reported at once.
+
+use std::fmt;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use secrecy::SecretString;
+use url::Url;
+
+use crate::model::ids::{InstallationId, PoolName};
+use crate::model::labels::Labels;
+use crate::model::pool::{AccountId, Billing};
+
+/// Everything that was configured.
+#[derive(Debug, Clone)]
+pub struct Settings {
+    /// `PICUS_ID`
+    pub installation: InstallationId,
+    /// The Woodpecker server.
+    pub woodpecker: WoodpeckerSettings,
+    /// `PICUS_POLL_INTERVAL`
+    pub poll_interval: Duration,
+    /// The pools in order; one named `default` without `PICUS_POOLS`.
+    pub pools: Vec<PoolSettings>,
+    /// Provider accounts; pools with the same provider, token and endpoint share one.
+    pub accounts: Vec<AccountSettings>,
+    /// Logs.
+    pub log: LogSettings,
+    /// `PICUS_DRY_RUN`: decide and say, do nothing.
+    pub dry_run: bool,
+    /// What works and deserves a word at the start, each naming its variable.
+    pub warnings: Vec<String>,
+}
+
+/// How to reach the Woodpecker server.
+#[derive(Debug, Clone)]
+pub struct WoodpeckerSettings {
+    /// `PICUS_WOODPECKER_SERVER`: `http` or `https`, a path is kept, no credentials in it.
+    pub server: Url,
+    /// `PICUS_WOODPECKER_TOKEN`
+    pub token: SecretString,
+    /// `PICUS_WOODPECKER_CA_FILE`
+    pub ca_file: Option<PathBuf>,
+}
+
+/// How to log.
+#[derive(Debug, Clone)]
+pub struct LogSettings {
+    /// `PICUS_LOG`: a filter of `tracing_subscriber::EnvFilter`, already checked.
+    pub filter: String,
+    /// `PICUS_LOG_FORMAT`
+    pub format: LogFormat,
+}
+
+/// Form of the log lines.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum LogFormat {
+    /// For people.
+    Text,
+    /// One JSON object a line.
+    Json,
+}
+
+/// One account at a provider.
+#[derive(Debug, Clone)]
+pub enum AccountSettings {
+    /// Hetzner Cloud.
+    Hetzner {
+        /// `PICUS_HCLOUD_TOKEN`
+        token: SecretString,
+        /// `PICUS_HCLOUD_ENDPOINT`, without a slash at its end.
+        endpoint: Url,
+    },
+}
+
+/// One pool as configured.
+#[derive(Debug, Clone)]
+pub struct PoolSettings {
+    /// Its name.
+    pub name: PoolName,
+    /// Where it launches.
+    pub account: AccountId,
+    /// `PICUS_MIN_AGENTS`
+    pub min: u32,
+    /// `PICUS_MAX_AGENTS`
+    pub max: u32,
+    /// `PICUS_MAX_IDLE_TIME`
+    pub idle_timeout: Duration,
+    /// `PICUS_BILLING_PERIOD`
+    pub billing: Billing,
+    /// `PICUS_BOOT_TIMEOUT`
+    pub boot_timeout: Duration,
+    /// What its agents run and how.
+    pub agent: AgentSettings,
+    /// What its instances are.
+    pub launch: LaunchSettings,
+}
+
+/// The agents of a pool.
+#[derive(Debug, Clone)]
+pub struct AgentSettings {
+    /// `PICUS_AGENT_IMAGE`. `None`: that of the server's own version.
+    pub image: Option<String>,
+    /// `PICUS_AGENT_WOODPECKER_SERVER`, as the agent takes it (`host:port`).
+    pub server: String,
+    /// `PICUS_AGENT_WOODPECKER_FILTER_LABELS` or `…_AGENT_LABELS`, read.
+    pub labels: Labels,
+    /// `PICUS_AGENT_WOODPECKER_MAX_WORKFLOWS`
+    pub slots: u32,
+    /// `PICUS_AGENT_WOODPECKER_BACKEND`, `docker` unless set.
+    pub backend: String,
+    /// `PICUS_AGENT_WOODPECKER_AGENT_SECRET`. `None`: each agent gets a token of its own.
+    pub shared_secret: Option<SecretString>,
+    /// Every `PICUS_AGENT_WOODPECKER_X` as `WOODPECKER_X`, except the secret and the host name. Values may be secret
+    /// (a registry's password), so they are kept as such.
+    pub environment: Vec<(String, SecretString)>,
+}
+
+/// What to order for a pool.
+#[derive(Debug, Clone)]
+pub enum LaunchSettings {
+    /// Hetzner Cloud.
+    Hetzner(HetznerSettings),
+}
+
+/// `PICUS_HCLOUD_*` of a pool.
+#[derive(Debug, Clone)]
+pub struct HetznerSettings {
+    /// The prefix of this pool's variables in messages: `PICUS_HCLOUD_` or `PICUS_POOL_ARM64_HCLOUD_`.
+    pub prefix: String,
+    /// `…_SERVER_TYPE` in order; a type may name its own place.
+    pub server_types: Vec<ServerTypeChoice>,
+    /// `…_LOCATION` in order.
+    pub locations: Vec<String>,
+    /// `…_IMAGE`: name or id.
+    pub image: String,
+    /// `…_SSH_KEYS`: names or ids.
+    pub ssh_keys: Vec<String>,
+    /// `…_NETWORKS`: names or ids.
+    pub networks: Vec<String>,
+    /// `…_FIREWALLS`: names or ids.
+    pub firewalls: Vec<String>,
+    /// `…_PLACEMENT_GROUP`: name or id.
+    pub placement_group: Option<String>,
+    /// `…_LABELS`: own labels on each instance.
+    pub labels: Vec<(String, String)>,
+    /// `…_PUBLIC_IPV4`
+    pub public_ipv4: bool,
+    /// `…_PUBLIC_IPV6`
+    pub public_ipv6: bool,
+}
+
+/// One entry of the list of server types.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ServerTypeChoice {
+    /// `cx23`
+    pub name: String,
+    /// Its own place, in `cpx32:fsn1`. `None`: the pool's places, in order.
+    pub location: Option<String>,
+}
+
+/// One thing that is wrong with the settings.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Problem {
+    /// The variable, as it was set: `PICUS_MAX_AGENTS`.
+    pub variable: String,
+    /// What it had. `None` for a secret or where nothing was set.
+    pub had: Option<String>,
+    /// What is wrong and what is accepted, as half a sentence: `must be a whole number from 1 to 10000`.
+    pub message: String,
+}
+
+impl fmt::Display for Problem {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.had {
+            Some(had) => write!(f, "{}={had:?}: {}", self.variable, self.message),
+            None => write!(f, "{}: {}", self.variable, self.message),
+        }
+    }
+}
