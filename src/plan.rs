@@ -1,1 +1,140 @@
-//! To be written.
+//! Pure decisions: from one snapshot and what is remembered to the steps of one pass, each with its reason.
+//!
+//! No clock, no randomness, no I/O: the same input gives the same plan, in whatever order the input's lists are.
+//! Planning again after the steps were executed plans nothing new.
+//!
+//! | file | decides |
+//! |---|---|
+//! | [`fleet`] | which record, instance and launch belong together, and what state that machine is in |
+//! | [`demand`] | which tasks could start now, and which pools could take them |
+//! | [`supply`] | which slots take which tasks, the way the server would give them out |
+//! | [`scale_up`] | drains to undo and launches for what remains |
+//! | [`scale_down`] | what is retired, what is an orphan, what is left alone and why |
+
+mod demand;
+mod fleet;
+mod scale_down;
+mod scale_up;
+mod supply;
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use crate::model::action::{Action, Fate, Keep, Notice, Plan, PoolTotals, TaskDecision};
+use crate::model::ids::PoolName;
+use crate::model::memory::Memory;
+use crate::model::pool::AccountId;
+use crate::model::snapshot::{Listing, Snapshot};
+
+/// An agent is connected if it was heard of so lately. Its heartbeat comes every 10 s, and the server gives a silent
+/// agent's task to another after about a minute.
+pub const SEEN_LATELY: Duration = Duration::from_mins(1);
+/// A created instance may be missing from a listing, and a record may be without its instance, for so long.
+pub const LISTING_LAG: Duration = Duration::from_mins(2);
+/// A record must be missing for so long before its instance is taken for an orphan.
+pub const RECORD_ABSENCE: Duration = Duration::from_mins(1);
+/// After a cordon a slot that was polling may still be given one task, and a heartbeat (every 10 s) that had read the
+/// record before may write the flag back: only what is seen after this counts.
+pub const CORDON_SETTLES: Duration = Duration::from_secs(10);
+/// A task that an idle, connected, matching agent is not given for so long is stuck.
+pub const STUCK_AFTER: Duration = Duration::from_mins(5);
+/// A paid period's last minutes, in which an idle instance is retired: cordon, settle, two readings and the deletion
+/// take well under this with the default interval.
+pub const PERIOD_MARGIN: Duration = Duration::from_mins(2);
+
+/// Decides the steps of one pass.
+#[must_use]
+pub fn plan(snapshot: &Snapshot, memory: &Memory) -> Plan {
+    let fleet = fleet::Fleet::new(snapshot, memory);
+    let demand = demand::Demand::new(snapshot);
+    let mut slots = supply::Slots::new(snapshot, &fleet, &demand);
+    let mut decisions = supply::lay_startable(snapshot, memory, &demand, &mut slots);
+    let up = scale_up::scale_up(snapshot, memory, &fleet, &demand, &mut decisions);
+    supply::lay_waiting(&demand, &mut slots);
+    let down = scale_down::scale_down(snapshot, memory, &fleet, &slots, &up.uncordoned);
+
+    let mut plan = Plan { names_used: up.names_used, ..Plan::default() };
+    plan.steps.extend(up.steps);
+    plan.steps.extend(down.steps);
+    plan.machines = down.machines;
+    plan.tasks = demand.into_decisions(decisions);
+    plan.notices = notices(snapshot, &plan);
+    plan.stale = stale_accounts(snapshot, &plan);
+    plan.next_look = next_look(&plan);
+    for (index, pool) in snapshot.pools.iter().enumerate() {
+        let launches = plan.steps.iter().filter(|step| step.pool == pool.name);
+        plan.totals.insert(
+            pool.name.clone(),
+            PoolTotals {
+                uncovered: up.uncovered[index],
+                instances: fleet.existing(index),
+                launches: count(launches.filter(|step| matches!(step.action, Action::Launch { .. })).count()),
+            },
+        );
+    }
+    plan
+}
+
+/// Steps that create or remove rest on a listing of this very pass; says which accounts have an older one.
+fn stale_accounts(snapshot: &Snapshot, plan: &Plan) -> Vec<AccountId> {
+    let mut stale = BTreeSet::new();
+    for step in &plan.steps {
+        let rests_on_listing = match step.action {
+            Action::Launch { .. } | Action::Retire { .. } | Action::DeleteInstance { .. } => true,
+            Action::Uncordon { .. } | Action::Cordon { .. } => false,
+        };
+        let account = snapshot.pools.iter().find(|pool| pool.name == step.pool).map(|pool| pool.account);
+        if let (true, Some(account)) = (rests_on_listing, account)
+            && let Some(Listing::Known { listed, .. }) = snapshot.instances.get(&account)
+            && *listed < snapshot.now
+        {
+            stale.insert(account);
+        }
+    }
+    stale.into_iter().collect()
+}
+
+fn notices(snapshot: &Snapshot, plan: &Plan) -> Vec<Notice> {
+    let mut notices = BTreeSet::new();
+    for (task, decision) in &plan.tasks {
+        if let TaskDecision::Stuck { agent, .. } = decision {
+            notices.insert(Notice::StuckTask { task: task.clone(), agent: agent.clone() });
+        }
+    }
+    let pools: BTreeSet<&PoolName> = snapshot.pools.iter().map(|pool| &pool.name).collect();
+    for listing in snapshot.instances.values() {
+        let Listing::Known { instances, .. } = listing else { continue };
+        for instance in instances.iter().filter(|instance| !pools.contains(&instance.pool)) {
+            notices.insert(Notice::StrayInstance { name: instance.name.clone(), pool: instance.pool.clone() });
+        }
+    }
+    notices.into_iter().collect()
+}
+
+fn next_look(plan: &Plan) -> Option<jiff::Timestamp> {
+    let due = plan.machines.iter().filter_map(|machine| match &machine.fate {
+        Fate::Kept { why } => match why {
+            Keep::Boots { until }
+            | Keep::IdleUntil { until }
+            | Keep::PaidUntil { until }
+            | Keep::Settling { until }
+            | Keep::MissingLately { until }
+            | Keep::LostLately { until } => Some(*until),
+            Keep::Busy
+            | Keep::Needed
+            | Keep::Minimum
+            | Keep::CordonedByOthers
+            | Keep::ListingUnknown
+            | Keep::InstanceNotListed
+            | Keep::InFlight
+            | Keep::Deleting => None,
+        },
+        Fate::Step { .. } => None,
+    });
+    due.min()
+}
+
+/// A length as `u32`; no list here comes near its end.
+fn count(length: usize) -> u32 {
+    u32::try_from(length).unwrap_or(u32::MAX)
+}

@@ -360,7 +360,7 @@ pub enum Keep {
     },
     /// Idle, and the rest of the period is paid for.
     PaidUntil {
-        /// End of the started period.
+        /// When the last minutes of the started period begin.
         until: Timestamp,
     },
     /// Tasks that wait will take its slots.
@@ -368,11 +368,16 @@ pub enum Keep {
     /// The minimum would not be met without it.
     Minimum,
     /// Cordoned a moment ago: a task given in between must be able to show.
-    Settling,
+    Settling {
+        /// When that is long enough.
+        until: Timestamp,
+    },
     /// Cordoned by somebody else.
     CordonedByOthers,
     /// The provider's listing is unknown.
     ListingUnknown,
+    /// It is connected, though the provider does not list its instance.
+    InstanceNotListed,
     /// Its record, or its instance, is missing only since a moment ago.
     MissingLately {
         /// When that is long enough.

@@ -24,6 +24,12 @@ impl Labels {
         self.0.get(key).map(String::as_str)
     }
 
+    /// The pair of `key`, as kept here.
+    #[must_use]
+    pub fn pair(&self, key: &str) -> Option<(&str, &str)> {
+        self.0.get_key_value(key).map(|(key, value)| (key.as_str(), value.as_str()))
+    }
+
     /// Sets `key`, in place of what it had.
     pub fn set(&mut self, key: impl Into<String>, value: impl Into<String>) {
         self.0.insert(key.into(), value.into());

@@ -83,7 +83,8 @@ pub struct Trouble {
 }
 
 impl Memory {
-    /// A launch or boot of `pool` failed: the next one waits, twice as long as the last time. Counts a name once.
+    /// A launch or boot of `pool` failed: the next one waits, twice as long as the last time. Counts a name once,
+    /// and those that fail together once.
     pub fn launch_failed(&mut self, pool: &PoolName, name: &LaunchName, why: String, now: Timestamp) {
         let trouble = self.troubles.entry(pool.clone()).or_insert_with(|| Trouble {
             failures: 0,
@@ -91,7 +92,7 @@ impl Memory {
             until: now,
             counted: BTreeSet::new(),
         });
-        if !trouble.counted.insert(name.clone()) {
+        if !trouble.counted.insert(name.clone()) || (trouble.failures > 0 && now < trouble.until) {
             return;
         }
         let pause = FIRST_PAUSE.saturating_mul(1 << trouble.failures.min(10)).min(LONGEST_PAUSE);

@@ -1,0 +1,219 @@
+//! Which tasks could start now, and which pools could take them.
+//!
+//! Tasks are grouped into kinds: those that no agent or pool can tell apart. A queue has many tasks and few kinds, so
+//! matching is done once a kind and the rest is linear in the number of tasks.
+
+use std::collections::{BTreeSet, HashMap, HashSet};
+
+use jiff::Timestamp;
+
+use super::fleet::agent_labels;
+use crate::model::action::{TaskDecision, Wait};
+use crate::model::ids::{PoolName, TaskId};
+use crate::model::labels::{Labels, Mismatch, effective, fit};
+use crate::model::pool::{Market, Pool};
+use crate::model::snapshot::Snapshot;
+use crate::model::task::Task;
+
+/// A task that waits, in canonical order.
+#[derive(Debug)]
+pub(super) struct Waiting<'a> {
+    pub task: &'a Task,
+    /// Index of its kind.
+    pub kind: usize,
+    /// Why it could not start now. `None`: it could.
+    pub wait: Option<Wait>,
+}
+
+/// Tasks that nothing here can tell apart.
+#[derive(Debug)]
+pub(super) struct Kind<'a> {
+    /// Labels of one of them.
+    pub labels: &'a Labels,
+    /// Indices of the pools that could take them, in the order of the settings.
+    pub pools: Vec<usize>,
+    /// Why the other pools could not.
+    pub mismatches: Vec<(PoolName, Mismatch)>,
+}
+
+/// Every task of the queue that waits.
+#[derive(Debug)]
+pub(super) struct Demand<'a> {
+    pub tasks: Vec<Waiting<'a>>,
+    pub kinds: Vec<Kind<'a>>,
+}
+
+impl<'a> Demand<'a> {
+    pub fn new(snapshot: &'a Snapshot) -> Self {
+        let queue = &snapshot.queue;
+        let mut order: Vec<&Task> = queue.pending.iter().chain(&queue.waiting).collect();
+        order.sort_by_cached_key(|task| (task.created, task.id.0.parse::<u64>().unwrap_or(u64::MAX), task.id.clone()));
+
+        let waits = waits(snapshot, &order);
+        let mut kinds = Kinds::new(snapshot);
+        let tasks =
+            order.into_iter().zip(waits).map(|(task, wait)| Waiting { task, kind: kinds.of(task), wait }).collect();
+        Self { tasks, kinds: kinds.found }
+    }
+
+    /// Joins the decisions (by index) with the tasks' ids.
+    pub fn into_decisions(self, decisions: Vec<TaskDecision>) -> Vec<(TaskId, TaskDecision)> {
+        self.tasks.iter().map(|waiting| waiting.task.id.clone()).zip(decisions).collect()
+    }
+}
+
+/// Why each task could not start now, in the order given.
+fn waits(snapshot: &Snapshot, order: &[&Task]) -> Vec<Option<Wait>> {
+    let queue = &snapshot.queue;
+    let in_queue: HashSet<&TaskId> = order.iter().copied().chain(&queue.running).map(|task| &task.id).collect();
+    let mut waits: Vec<Option<Wait>> = order
+        .iter()
+        .map(|task| {
+            let on: Vec<TaskId> = task.dependencies.iter().filter(|id| in_queue.contains(id)).cloned().collect();
+            match (on.is_empty(), queue.paused) {
+                (false, _) => Some(Wait::Dependencies { on }),
+                (true, true) => Some(Wait::Paused),
+                (true, false) => None,
+            }
+        })
+        .collect();
+    hold_back_groups(&queue.running, order, &mut waits);
+    waits
+}
+
+/// Holds back what exceeds its group's limit: running members and members of earlier pipelines that wait go first
+/// (`canRunConcurrent` in Woodpecker's `server/queue/fifo.go`). A member that is let through counts as running for
+/// those behind it, so that a group never asks for more slots than it can use.
+fn hold_back_groups(running: &[Task], order: &[&Task], waits: &mut [Option<Wait>]) {
+    let mut groups: HashMap<&str, Vec<usize>> = HashMap::new();
+    for (index, task) in order.iter().enumerate() {
+        if !task.concurrency_group.is_empty() {
+            groups.entry(&task.concurrency_group).or_default().push(index);
+        }
+    }
+    if groups.is_empty() {
+        return;
+    }
+    let mut running_members: HashMap<&str, u32> = HashMap::new();
+    for task in running.iter().filter(|task| !task.concurrency_group.is_empty()) {
+        *running_members.entry(&task.concurrency_group).or_default() += 1;
+    }
+    for (group, mut members) in groups {
+        let rank = |index: usize| -> (Option<Timestamp>, &str) { (order[index].created, &order[index].name) };
+        members.sort_by_key(|&index| rank(index));
+        let mut group_state = Group { taken: running_members.get(group).copied().unwrap_or(0), ..Group::default() };
+        let mut rest = members.as_slice();
+        while let Some(&first) = rest.first() {
+            let same_rank = rest.iter().take_while(|&&index| rank(index) == rank(first)).count();
+            let (batch, behind) = rest.split_at(same_rank);
+            group_state.pass(batch, order, waits);
+            rest = behind;
+        }
+    }
+}
+
+/// One concurrency group while its members are looked at, earliest first.
+#[derive(Default)]
+struct Group {
+    /// Running members and members let through.
+    taken: u32,
+    /// Members that ranked before and were not let through, in all and by pipeline.
+    ahead: u32,
+    ahead_of_pipeline: HashMap<i64, u32>,
+}
+
+impl Group {
+    /// Looks at members of equal rank: none of them is ahead of another.
+    fn pass(&mut self, batch: &[usize], order: &[&Task], waits: &mut [Option<Wait>]) {
+        let mut held = Vec::new();
+        for &index in batch {
+            let task = order[index];
+            if waits[index].is_none()
+                && let Some(limit) = task.concurrency_limit
+            {
+                let own = self.ahead_of_pipeline.get(&task.pipeline).copied().unwrap_or(0);
+                if self.taken.saturating_add(self.ahead.saturating_sub(own)) >= limit {
+                    waits[index] = Some(Wait::Concurrency { group: task.concurrency_group.clone(), limit });
+                }
+            }
+            if waits[index].is_none() {
+                self.taken += 1;
+            } else {
+                held.push(task.pipeline);
+            }
+        }
+        for pipeline in held {
+            self.ahead += 1;
+            *self.ahead_of_pipeline.entry(pipeline).or_default() += 1;
+        }
+    }
+}
+
+/// Groups tasks by what matching can see of them.
+struct Kinds<'a> {
+    pools: &'a [Pool],
+    /// Labels of each pool; where the provider has not told the platform yet, any.
+    pool_labels: Vec<Labels>,
+    /// Keys that some agent or pool requires (`!key`): they are compared before anything is ignored.
+    required: BTreeSet<String>,
+    index: HashMap<Vec<(&'a str, &'a str)>, usize>,
+    scratch: Vec<(&'a str, &'a str)>,
+    found: Vec<Kind<'a>>,
+}
+
+impl<'a> Kinds<'a> {
+    fn new(snapshot: &'a Snapshot) -> Self {
+        let pool_labels: Vec<Labels> = snapshot.pools.iter().map(scope).collect();
+        let mut required: BTreeSet<String> = BTreeSet::new();
+        let require = |required: &mut BTreeSet<String>, labels: &Labels| {
+            required.extend(labels.iter().filter_map(|(key, _)| key.strip_prefix('!')).map(str::to_owned));
+        };
+        for labels in &pool_labels {
+            require(&mut required, labels);
+        }
+        for agent in &snapshot.agents {
+            require(&mut required, &agent_labels(agent, None));
+        }
+        Self {
+            pools: &snapshot.pools,
+            pool_labels,
+            required,
+            index: HashMap::new(),
+            scratch: Vec::new(),
+            found: Vec::new(),
+        }
+    }
+
+    fn of(&mut self, task: &'a Task) -> usize {
+        self.scratch.clear();
+        self.scratch.extend(task.labels.relevant());
+        for key in &self.required {
+            if let Some(pair) = task.labels.pair(key) {
+                self.scratch.push(pair);
+            }
+        }
+        if let Some(&kind) = self.index.get(self.scratch.as_slice()) {
+            return kind;
+        }
+        let mut pools = Vec::new();
+        let mut mismatches = Vec::new();
+        for (index, labels) in self.pool_labels.iter().enumerate() {
+            match fit(labels, &task.labels) {
+                Ok(_) => pools.push(index),
+                Err(mismatch) => mismatches.push((self.pools[index].name.clone(), mismatch)),
+            }
+        }
+        let kind = self.found.len();
+        self.index.insert(self.scratch.clone(), kind);
+        self.found.push(Kind { labels: &task.labels, pools, mismatches });
+        kind
+    }
+}
+
+/// The labels by which a pool's scope is judged.
+fn scope(pool: &Pool) -> Labels {
+    match &pool.market {
+        Market::Open { platform, .. } => effective(platform, &pool.backend, &pool.filter_labels, None),
+        Market::NotReady { .. } => effective("*", &pool.backend, &pool.filter_labels, None),
+    }
+}

@@ -1,0 +1,263 @@
+//! Our own machines: which record, instance and launch belong together, and what state that machine is in.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+
+use jiff::Timestamp;
+
+use super::{LISTING_LAG, SEEN_LATELY, count};
+use crate::model::action::MachineState;
+use crate::model::agent::Agent;
+use crate::model::ids::{AgentId, LaunchName};
+use crate::model::instance::{Instance, InstanceState};
+use crate::model::labels::{Labels, effective};
+use crate::model::memory::Memory;
+use crate::model::pool::Pool;
+use crate::model::snapshot::{Launching, Listing, Snapshot};
+use crate::model::{age, later};
+
+/// A record, its instance, or both; or a launch under way.
+#[derive(Debug)]
+pub(super) struct Machine<'a> {
+    /// Index of its pool.
+    pub pool: usize,
+    /// Name of the instance, or of the record where only that is known.
+    pub name: &'a str,
+    pub instance: Option<&'a Instance>,
+    pub agent: Option<&'a Agent>,
+    /// Its launch was begun and no listing has shown it yet.
+    pub launching: bool,
+    /// Another operation on it is under way.
+    pub in_flight: bool,
+    /// When it was launched, as well as is known.
+    pub launched: Timestamp,
+    /// Running tasks.
+    pub running: u32,
+    pub state: MachineState,
+}
+
+impl Machine<'_> {
+    /// It was heard of lately.
+    pub fn connected(&self, now: Timestamp) -> bool {
+        self.agent.is_some_and(|agent| seen_lately(agent, now))
+    }
+
+    /// Slots that nothing runs on.
+    pub fn free(&self) -> u32 {
+        self.agent.map_or(0, |agent| agent.capacity.saturating_sub(self.running))
+    }
+}
+
+/// Every machine of ours, and who is at work anywhere.
+#[derive(Debug)]
+pub(super) struct Fleet<'a> {
+    pub machines: Vec<Machine<'a>>,
+    /// Running tasks by agent, of all agents of the server.
+    pub running: HashMap<AgentId, u32>,
+    /// Records that belong to a machine of ours.
+    pub ours: BTreeSet<AgentId>,
+}
+
+impl<'a> Fleet<'a> {
+    pub fn new(snapshot: &'a Snapshot, memory: &Memory) -> Self {
+        let mut running: HashMap<AgentId, u32> = HashMap::new();
+        for agent in snapshot.queue.running.iter().filter_map(|task| task.agent) {
+            *running.entry(agent).or_default() += 1;
+        }
+        let mut fleet = Self { machines: Vec::new(), running, ours: BTreeSet::new() };
+        let records = Records::new(&snapshot.agents);
+        for (index, pool) in snapshot.pools.iter().enumerate() {
+            fleet.add_pool(snapshot, memory, index, pool, &records);
+        }
+        fleet
+            .machines
+            .sort_by(|a, b| (a.pool, a.name, a.agent.map(|a| a.id)).cmp(&(b.pool, b.name, b.agent.map(|b| b.id))));
+        fleet
+    }
+
+    /// Instances of a pool in whatever state, launches under way and records that may still get theirs included.
+    pub fn existing(&self, pool: usize) -> u32 {
+        let exists = |machine: &&Machine<'_>| {
+            machine.pool == pool
+                && (machine.instance.is_some() || machine.launching || machine.state != MachineState::Orphan)
+        };
+        count(self.machines.iter().filter(exists).count())
+    }
+
+    fn add_pool(
+        &mut self,
+        snapshot: &'a Snapshot,
+        memory: &Memory,
+        index: usize,
+        pool: &'a Pool,
+        records: &Records<'a>,
+    ) {
+        let listing = snapshot.instances.get(&pool.account);
+        let (listed, instances): (bool, &[Instance]) = match listing {
+            Some(Listing::Known { instances, .. }) => (true, instances),
+            Some(Listing::Unknown { .. }) | None => (false, &[]),
+        };
+        let mut names: BTreeSet<&str> = BTreeSet::new();
+        for instance in instances.iter().filter(|instance| instance.pool == pool.name) {
+            names.insert(instance.name.as_str());
+            let agent = records.of(instance.agent, instance.name.as_str());
+            self.push(
+                snapshot,
+                memory,
+                index,
+                pool,
+                Parts { instance: Some(instance), agent, launching: None, listed },
+            );
+        }
+        for launching in snapshot.in_flight.launches.iter().filter(|launch| launch.pool == pool.name) {
+            if names.insert(launching.name.as_str()) {
+                let agent = records.of(launching.agent, launching.name.as_str());
+                self.push(
+                    snapshot,
+                    memory,
+                    index,
+                    pool,
+                    Parts { instance: None, agent, launching: Some(launching), listed },
+                );
+            }
+        }
+        for agent in &snapshot.agents {
+            let named_so = LaunchName::parse(&agent.name, &snapshot.installation, &pool.name).is_some();
+            if named_so && !self.ours.contains(&agent.id) {
+                self.push(
+                    snapshot,
+                    memory,
+                    index,
+                    pool,
+                    Parts { instance: None, agent: Some(agent), launching: None, listed },
+                );
+            }
+        }
+    }
+
+    fn push(&mut self, snapshot: &'a Snapshot, memory: &Memory, index: usize, pool: &Pool, parts: Parts<'a>) {
+        let Parts { instance, agent, launching, listed: _ } = parts;
+        if let Some(agent) = agent {
+            self.ours.insert(agent.id);
+        }
+        let name = match (instance, launching, agent) {
+            (Some(instance), _, _) => instance.name.as_str(),
+            (None, Some(launching), _) => launching.name.as_str(),
+            (None, None, Some(agent)) => agent.name.as_str(),
+            (None, None, None) => return,
+        };
+        let launched = instance
+            .map(|instance| instance.created)
+            .or(launching.map(|launching| launching.since))
+            .or(agent.map(|agent| agent.created))
+            .unwrap_or(snapshot.now);
+        let running = agent.and_then(|agent| self.running.get(&agent.id)).copied().unwrap_or(0);
+        let in_flight = agent.is_some_and(|agent| snapshot.in_flight.agents.contains(&agent.id))
+            || instance.is_some_and(|instance| snapshot.in_flight.instances.contains(&instance.id));
+        let state = state(snapshot.now, pool, memory, &parts, launched, running);
+        let launching = launching.is_some();
+        self.machines.push(Machine {
+            pool: index,
+            name,
+            instance,
+            agent,
+            launching,
+            in_flight,
+            launched,
+            running,
+            state,
+        });
+    }
+}
+
+/// What is known of one machine before its state is.
+#[derive(Clone, Copy)]
+struct Parts<'a> {
+    instance: Option<&'a Instance>,
+    agent: Option<&'a Agent>,
+    launching: Option<&'a Launching>,
+    /// The listing is known, so that a missing instance means something.
+    listed: bool,
+}
+
+fn state(
+    now: Timestamp,
+    pool: &Pool,
+    memory: &Memory,
+    parts: &Parts<'_>,
+    launched: Timestamp,
+    running: u32,
+) -> MachineState {
+    if parts.instance.is_some_and(|instance| instance.state == InstanceState::Deleting) {
+        return MachineState::Deleting;
+    }
+    let in_time = now < later(launched, pool.boot_timeout);
+    let Some(agent) = parts.agent else {
+        let record_expected = parts
+            .instance
+            .is_some_and(|instance| instance.agent.is_some() || memory.record_deleted.contains(&instance.id));
+        return match (record_expected, in_time) {
+            (true, _) => MachineState::Orphan,
+            (false, true) => MachineState::Booting,
+            (false, false) => MachineState::Failed,
+        };
+    };
+    let instance_missing = parts.instance.is_none() && parts.launching.is_none() && parts.listed;
+    if agent.no_schedule && !(instance_missing && running == 0 && !seen_lately(agent, now)) {
+        return MachineState::Cordoned;
+    }
+    if running > 0 {
+        return MachineState::Busy;
+    }
+    if instance_missing && !seen_lately(agent, now) && age(now, agent.created) >= LISTING_LAG {
+        return MachineState::Orphan;
+    }
+    match agent.last_contact {
+        None if in_time => MachineState::Booting,
+        None => MachineState::Failed,
+        Some(_) if seen_lately(agent, now) => MachineState::Idle,
+        Some(_) => MachineState::Lost,
+    }
+}
+
+/// Whether an agent was heard of lately.
+pub(super) fn seen_lately(agent: &Agent, now: Timestamp) -> bool {
+    agent.last_contact.is_some_and(|last_contact| age(now, last_contact) < SEEN_LATELY)
+}
+
+/// The labels under which the server keeps a connected agent. Where it does not tell an agent's custom labels (before
+/// 3.0), ours have those of their pool; others count as having none.
+pub(super) fn agent_labels(agent: &Agent, pool: Option<&Pool>) -> Labels {
+    match (&agent.custom_labels, pool) {
+        (Some(custom), _) => effective(&agent.platform, &agent.backend, custom, agent.organisation),
+        (None, Some(pool)) => effective(&agent.platform, &agent.backend, &pool.filter_labels, agent.organisation),
+        (None, None) => effective(&agent.platform, &agent.backend, &Labels::default(), agent.organisation),
+    }
+}
+
+/// The server's records by id and by name.
+struct Records<'a> {
+    by_id: HashMap<AgentId, &'a Agent>,
+    /// Of several with one name (a shared secret and a new disk) the one last heard of.
+    by_name: BTreeMap<&'a str, &'a Agent>,
+}
+
+impl<'a> Records<'a> {
+    fn new(agents: &'a [Agent]) -> Self {
+        let mut by_name: BTreeMap<&str, &Agent> = BTreeMap::new();
+        for agent in agents {
+            let best = by_name.entry(agent.name.as_str()).or_insert(agent);
+            if (agent.last_contact, agent.id) > (best.last_contact, best.id) {
+                *best = agent;
+            }
+        }
+        Self { by_id: agents.iter().map(|agent| (agent.id, agent)).collect(), by_name }
+    }
+
+    /// The record that an instance names, else the one that has its name.
+    fn of(&self, id: Option<AgentId>, name: &str) -> Option<&'a Agent> {
+        match id {
+            Some(id) => self.by_id.get(&id).copied(),
+            None => self.by_name.get(name).copied(),
+        }
+    }
+}

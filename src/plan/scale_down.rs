@@ -1,0 +1,285 @@
+//! What is retired, what is an orphan, what is left alone, and why.
+//!
+//! Nothing busy, foreign or unknown is touched. Absence is evidence only once it has lasted, and the executor asks once
+//! more before it deletes.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use jiff::Timestamp;
+
+use super::fleet::{Fleet, Machine};
+use super::scale_up::usable;
+use super::supply::Slots;
+use super::{CORDON_SETTLES, LISTING_LAG, PERIOD_MARGIN, RECORD_ABSENCE};
+use crate::model::action::{Action, Fate, Keep, MachineDecision, MachineState, Reason, Step};
+use crate::model::agent::Agent;
+use crate::model::ids::AgentId;
+use crate::model::instance::Instance;
+use crate::model::later;
+use crate::model::memory::Memory;
+use crate::model::pool::{Billing, Pool};
+use crate::model::snapshot::{Listing, Snapshot};
+
+/// What scaling down decided.
+#[derive(Debug)]
+pub(super) struct ScaleDown {
+    pub steps: Vec<Step>,
+    pub machines: Vec<MachineDecision>,
+}
+
+pub(super) fn scale_down(
+    snapshot: &Snapshot,
+    memory: &Memory,
+    fleet: &Fleet<'_>,
+    slots: &Slots<'_>,
+    uncordoned: &BTreeSet<AgentId>,
+) -> ScaleDown {
+    let judge = Judge { snapshot, memory, slots, uncordoned };
+    let mut verdicts: Vec<Verdict> = fleet.machines.iter().map(|machine| judge.verdict(machine)).collect();
+    for pool in 0..snapshot.pools.len() {
+        keep_minimum(snapshot, fleet, pool, &mut verdicts);
+    }
+    let mut down = ScaleDown { steps: Vec::new(), machines: Vec::new() };
+    for (machine, verdict) in fleet.machines.iter().zip(verdicts) {
+        let pool = snapshot.pools[machine.pool].name.clone();
+        let fate = match verdict {
+            Verdict::Keep(why) => Fate::Kept { why },
+            Verdict::Undone(reason) => Fate::Step { action: "uncordon", reason },
+            Verdict::Do(action, reason) => {
+                let kind = action.kind();
+                down.steps.push(Step { pool: pool.clone(), action, reason: reason.clone() });
+                Fate::Step { action: kind, reason }
+            }
+        };
+        down.machines.push(MachineDecision {
+            pool,
+            name: machine.name.to_owned(),
+            agent: machine.agent.map(|agent| agent.id),
+            instance: machine.instance.map(|instance| instance.id.clone()),
+            running: machine.agent.map(|_| machine.running),
+            state: machine.state,
+            fate,
+        });
+    }
+    down
+}
+
+/// What is to happen to one machine.
+enum Verdict {
+    Keep(Keep),
+    /// Scaling up undoes its drain.
+    Undone(Reason),
+    Do(Action, Reason),
+}
+
+/// Idle machines are due longest idle first, and no more of them than the minimum allows.
+fn keep_minimum(snapshot: &Snapshot, fleet: &Fleet<'_>, pool: usize, verdicts: &mut [Verdict]) {
+    let mut spare = usable(snapshot, fleet, pool).saturating_sub(snapshot.pools[pool].min);
+    let mut due: BTreeMap<(Timestamp, &str), usize> = BTreeMap::new();
+    for (index, machine) in fleet.machines.iter().enumerate() {
+        let counts_for_minimum = machine.pool == pool && machine.state == MachineState::Idle;
+        if let (true, Verdict::Do(Action::Cordon { .. }, reason)) = (counts_for_minimum, &verdicts[index]) {
+            let since = match reason {
+                Reason::Idle { since } => *since,
+                Reason::PeriodEnds { ends } => *ends,
+                Reason::TasksWait { .. }
+                | Reason::BelowMinimum { .. }
+                | Reason::NeverConnected { .. }
+                | Reason::ContactLost { .. }
+                | Reason::RecordGone
+                | Reason::InstanceGone => continue,
+            };
+            due.insert((since, machine.name), index);
+        }
+    }
+    for index in due.into_values() {
+        if spare == 0 {
+            verdicts[index] = Verdict::Keep(Keep::Minimum);
+        } else {
+            spare -= 1;
+        }
+    }
+}
+
+/// Judges one machine at a time.
+struct Judge<'a> {
+    snapshot: &'a Snapshot,
+    memory: &'a Memory,
+    slots: &'a Slots<'a>,
+    uncordoned: &'a BTreeSet<AgentId>,
+}
+
+impl Judge<'_> {
+    fn now(&self) -> Timestamp {
+        self.snapshot.now
+    }
+
+    fn verdict(&self, machine: &Machine<'_>) -> Verdict {
+        let pool = &self.snapshot.pools[machine.pool];
+        if machine.in_flight {
+            return Verdict::Keep(Keep::InFlight);
+        }
+        if let Some(agent) = machine.agent
+            && self.uncordoned.contains(&agent.id)
+        {
+            return Verdict::Undone(Reason::TasksWait { tasks: machine.free() });
+        }
+        if !matches!(self.snapshot.instances.get(&pool.account), Some(Listing::Known { .. })) {
+            return Verdict::Keep(if machine.running > 0 { Keep::Busy } else { Keep::ListingUnknown });
+        }
+        match (machine.state, machine.agent) {
+            (MachineState::Deleting, _) => Verdict::Keep(Keep::Deleting),
+            (MachineState::Booting, _) => {
+                Verdict::Keep(Keep::Boots { until: later(machine.launched, pool.boot_timeout) })
+            }
+            (MachineState::Busy, _) => Verdict::Keep(Keep::Busy),
+            (MachineState::Failed, agent) => never_connected(machine, agent),
+            (MachineState::Lost, Some(agent)) => self.lost(machine, pool, agent),
+            (MachineState::Idle, Some(agent)) => self.idle(machine, pool, agent),
+            (MachineState::Cordoned, Some(agent)) => self.cordoned(machine, pool, agent),
+            (MachineState::Orphan, Some(agent)) => self.record_without_instance(agent),
+            (MachineState::Orphan, None) => match machine.instance {
+                Some(instance) => self.instance_without_record(machine, pool, instance),
+                None => Verdict::Keep(Keep::InFlight),
+            },
+            // These states are only given to machines with a record.
+            (MachineState::Lost | MachineState::Idle | MachineState::Cordoned, None) => Verdict::Keep(Keep::InFlight),
+        }
+    }
+
+    fn idle(&self, machine: &Machine<'_>, pool: &Pool, agent: &Agent) -> Verdict {
+        if self.slots.needs(machine.name) {
+            return Verdict::Keep(Keep::Needed);
+        }
+        if machine.instance.is_none() {
+            return Verdict::Keep(Keep::InstanceNotListed);
+        }
+        match self.due(machine, pool, agent) {
+            Ok(reason) => Verdict::Do(Action::Cordon { agent: agent.id, name: agent.name.clone() }, reason),
+            Err(keep) => Verdict::Keep(keep),
+        }
+    }
+
+    /// Whether an idle agent's time is over.
+    fn due(&self, machine: &Machine<'_>, pool: &Pool, agent: &Agent) -> Result<Reason, Keep> {
+        let since = self.idle_since(machine, agent);
+        match pool.billing {
+            Billing::BySecond => {
+                let until = later(since, pool.idle_timeout);
+                if self.now() < until { Err(Keep::IdleUntil { until }) } else { Ok(Reason::Idle { since }) }
+            }
+            Billing::ByPeriod(period) => {
+                let (opens, ends) = self.closing_window(machine.launched, period);
+                if self.now() < opens { Err(Keep::PaidUntil { until: opens }) } else { Ok(Reason::PeriodEnds { ends }) }
+            }
+        }
+    }
+
+    /// The last time it worked, by its record or as the loop saw it; else its first contact, else its launch.
+    fn idle_since(&self, machine: &Machine<'_>, agent: &Agent) -> Timestamp {
+        let first_contact = self.memory.first_contact.get(&agent.id).copied().unwrap_or(machine.launched);
+        let worked = agent.last_work.unwrap_or(Timestamp::MIN);
+        let seen_busy = self.memory.seen_busy.get(&agent.id).copied().unwrap_or(Timestamp::MIN);
+        first_contact.max(worked).max(seen_busy).min(self.now())
+    }
+
+    /// The last part of the started period: it opens early enough that a pass falls into it however sparse they are.
+    fn closing_window(&self, launched: Timestamp, period: Duration) -> (Timestamp, Timestamp) {
+        let lived = crate::model::age(self.now(), launched).as_secs();
+        let started = lived / period.as_secs().max(1) + 1;
+        let ends = later(launched, Duration::from_secs(started.saturating_mul(period.as_secs().max(1))));
+        let margin = PERIOD_MARGIN.saturating_add(self.snapshot.poll_interval.saturating_mul(2));
+        let margin = margin.min(period / 2);
+        (ends.checked_sub(margin).unwrap_or(launched), ends)
+    }
+
+    fn cordoned(&self, machine: &Machine<'_>, pool: &Pool, agent: &Agent) -> Verdict {
+        if machine.running > 0 {
+            return Verdict::Keep(Keep::Busy);
+        }
+        if machine.instance.is_none() {
+            return Verdict::Keep(Keep::InstanceNotListed);
+        }
+        let Some(cordon) = self.memory.cordons.get(&agent.id) else {
+            return Verdict::Keep(Keep::Settling { until: later(self.now(), CORDON_SETTLES) });
+        };
+        let settled = later(cordon.since, CORDON_SETTLES);
+        if self.now() < settled {
+            return Verdict::Keep(Keep::Settling { until: settled });
+        }
+        let reason = match self.due(machine, pool, agent) {
+            Ok(reason) => reason,
+            Err(_) if cordon.ours => Reason::Idle { since: self.idle_since(machine, agent) },
+            Err(_) => return Verdict::Keep(Keep::CordonedByOthers),
+        };
+        Verdict::Do(retire(machine, agent, true), reason)
+    }
+
+    fn lost(&self, machine: &Machine<'_>, pool: &Pool, agent: &Agent) -> Verdict {
+        let last_contact = agent.last_contact.unwrap_or(machine.launched);
+        let until = later(last_contact, pool.boot_timeout);
+        if self.now() < until {
+            return Verdict::Keep(Keep::LostLately { until });
+        }
+        let action = Action::Cordon { agent: agent.id, name: agent.name.clone() };
+        Verdict::Do(action, Reason::ContactLost { last_contact })
+    }
+
+    fn record_without_instance(&self, agent: &Agent) -> Verdict {
+        let missing = self.memory.without_instance.get(&agent.id).copied().unwrap_or(self.now());
+        let until = later(missing, LISTING_LAG);
+        if self.now() < until {
+            return Verdict::Keep(Keep::MissingLately { until });
+        }
+        let action = Action::Retire { agent: agent.id, name: agent.name.clone(), instance: None, cordoned: false };
+        Verdict::Do(action, Reason::InstanceGone)
+    }
+
+    fn instance_without_record(&self, machine: &Machine<'_>, pool: &Pool, instance: &Instance) -> Verdict {
+        let delete = Verdict::Do(
+            Action::DeleteInstance {
+                instance: instance.id.clone(),
+                name: instance.name.clone(),
+                agent: instance.agent,
+            },
+            Reason::RecordGone,
+        );
+        if self.memory.record_deleted.contains(&instance.id) {
+            return delete;
+        }
+        let missing = self.memory.without_record.get(&instance.id).copied().unwrap_or(self.now());
+        let busy = instance.agent.and_then(|agent| self.memory.seen_busy.get(&agent)).copied();
+        let spared = later(missing, RECORD_ABSENCE)
+            .max(later(machine.launched, pool.boot_timeout))
+            .max(busy.map_or(Timestamp::MIN, |busy| later(busy, pool.boot_timeout)));
+        if self.now() < spared { Verdict::Keep(Keep::MissingLately { until: spared }) } else { delete }
+    }
+}
+
+/// The boot timeout has passed. Its record, if there is one, says that it was never there.
+fn never_connected(machine: &Machine<'_>, agent: Option<&Agent>) -> Verdict {
+    let reason = Reason::NeverConnected { launched: machine.launched };
+    match (agent, machine.instance) {
+        (Some(agent), _) => Verdict::Do(retire(machine, agent, false), reason),
+        (None, Some(instance)) => Verdict::Do(
+            Action::DeleteInstance {
+                instance: instance.id.clone(),
+                name: instance.name.clone(),
+                agent: instance.agent,
+            },
+            reason,
+        ),
+        // A launch that no listing has shown within the boot timeout; the loop forgets it.
+        (None, None) => Verdict::Keep(Keep::InFlight),
+    }
+}
+
+fn retire(machine: &Machine<'_>, agent: &Agent, cordoned: bool) -> Action {
+    Action::Retire {
+        agent: agent.id,
+        name: agent.name.clone(),
+        instance: machine.instance.map(|instance| instance.id.clone()),
+        cordoned,
+    }
+}
