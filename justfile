@@ -26,7 +26,7 @@ bench:
 
 # Writes the settings table of README.md from the registry in the code.
 readme:
-    PICUS_README=write cargo test --locked settings_table
+    UPDATE_README=1 cargo test --locked settings_table
 
 # Formats the code.
 fmt:
