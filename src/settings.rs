@@ -1,4 +1,31 @@
 //! Settings: the environment, read once into ready values, with every problem reported at once.
+//!
+//! | module | holds |
+//! |---|---|
+//! | [`registry`] | every variable: name, meaning, what holds without it |
+//! | [`table`] | the README's table of them |
+//! | `environment`, `kubernetes`, `nearest` | whose value is whose; names that are none of ours |
+//! | `raw` | text, one struct a section |
+//! | `read`, `secrets`, [`duration`] | text into values |
+//! | `installation`, `pools`, `agent`, `hetzner` | the sections |
+//! | `problems` | what is wrong, and how much of a value may be shown |
+
+mod agent;
+pub mod duration;
+mod environment;
+mod hetzner;
+mod installation;
+mod kubernetes;
+mod nearest;
+mod pools;
+mod problems;
+mod raw;
+mod read;
+pub mod registry;
+mod secrets;
+pub mod table;
+#[cfg(test)]
+mod tests;
 
 use std::fmt;
 use std::path::PathBuf;
@@ -30,6 +57,18 @@ pub struct Settings {
     pub dry_run: bool,
     /// What works and deserves a word at the start, each naming its variable.
     pub warnings: Vec<String>,
+}
+
+impl Settings {
+    /// Reads the settings from `vars`, which is the environment. Reads the files of secrets (`…_FILE`) too.
+    ///
+    /// # Errors
+    ///
+    /// Everything that is wrong, at least one problem: first what is missing, then unknown names, then values.
+    pub fn from_vars(vars: impl IntoIterator<Item = (String, String)>) -> Result<Self, Vec<Problem>> {
+        // Empty means unset, here and for everything that follows.
+        installation::read(vars.into_iter().filter(|(_, value)| !value.is_empty()).collect())
+    }
 }
 
 /// How to reach the Woodpecker server.

@@ -1,0 +1,101 @@
+# The project's commands; `.ci/run` calls the same. `just` lists them.
+#
+# Two need nothing but Rust and stand in README.md: `just demo` and `just test` read them there, so that what a
+# newcomer types is what is tested. The tools that the rest needs are installed by `.ci/run`.
+
+set shell := ["bash", "-euo", "pipefail", "-c"]
+
+# Lists the commands.
+default:
+    @just --list --unsorted
+
+# Everything that has a checker, without the tests.
+check: lock markers fmt-check clippy clippy-bare doc shell yaml docker compose deny
+
+# README's test command.
+test:
+    command=$(just _readme test); echo "$command"; $command
+
+# README's demo command.
+demo:
+    command=$(just _readme demo); echo "$command"; $command
+
+# How long a plan takes; the targets stand in benches/plan.rs.
+bench:
+    cargo bench --locked --bench plan
+
+# Writes the settings table of README.md from the registry in the code.
+readme:
+    UPDATE_README=1 cargo test --locked settings_table
+
+# Formats the code.
+fmt:
+    cargo fmt
+
+# Builds the container image.
+image:
+    docker build --build-arg REVISION="$(git rev-parse HEAD)" --tag picus:{{ version }} .
+
+version := `sed -n 's/^version = "\(.*\)"$/\1/p' Cargo.toml | head -n 1`
+
+# The lock file is up to date and names one source: crates.io.
+lock:
+    cargo metadata --locked --format-version 1 > /dev/null
+    ! grep '^source = ' Cargo.lock | grep --invert-match --line-regexp --fixed-strings 'source = "registry+https://github.com/rust-lang/crates.io-index"'
+
+# No leftover of a merge.
+markers:
+    ! git grep --line-number --extended-regexp '^(<{7}|>{7}|[|]{7}) '
+
+# The code is formatted.
+fmt-check:
+    cargo fmt --check
+
+# Lints, warnings denied.
+clippy:
+    cargo clippy --locked --all-targets -- -D warnings
+
+# The same for the build without any provider.
+clippy-bare:
+    cargo clippy --locked --lib --bins --no-default-features -- -D warnings
+
+# The documentation builds, warnings denied.
+doc:
+    RUSTDOCFLAGS='-D warnings' cargo doc --locked --no-deps
+
+# Shell scripts, found by name and by first line.
+shell:
+    git ls-files -z | xargs -0 awk 'FNR == 1 { if (FILENAME ~ /\.sh$/ || /^#!.*[\/ ](ba|da)?sh$/) print FILENAME; nextfile }' | xargs shellcheck
+
+# YAML files.
+yaml:
+    git ls-files -z '*.yml' '*.yaml' .yamllint ':!tests/fixtures' | xargs -0 yamllint --strict
+
+# The Dockerfile.
+docker:
+    hadolint Dockerfile
+
+# The compose files, with docker compose or the parser that it uses.
+compose:
+    #!/usr/bin/env bash
+    set -euo pipefail
+    cd deploy/compose
+    for files in "docker-compose.yml" "docker-compose.yml pools.yml"; do
+        if docker compose version > /dev/null 2>&1; then
+            # shellcheck disable=SC2086
+            docker compose --env-file .env.example ${files:+$(printf -- '--file %s ' $files)} config --quiet
+        elif command -v compose-spec > /dev/null; then
+            # shellcheck disable=SC2086
+            compose-spec -no-interpolation $files > /dev/null
+        else
+            echo "neither docker compose nor compose-spec is here: only tests/it/compose.rs looks at $files"
+        fi
+    done
+
+# Licences, sources and duplicates of the dependencies.
+deny:
+    cargo deny --locked check --hide-inclusion-graph bans licenses sources
+
+# The one line of the fenced block in README.md that follows the comment `<!-- just NAME -->`.
+_readme name:
+    @awk -v mark='<!-- just {{ name }} -->' '$0 == mark { found = 1 } found && /^```/ { fence++; next } found && fence == 1 { print; lines++ } fence == 2 { exit } END { exit lines != 1 }' README.md

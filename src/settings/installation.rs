@@ -1,0 +1,250 @@
+//! Puts the settings together: what holds for the installation, then each pool with its account.
+
+use std::collections::BTreeMap;
+use std::ops::RangeInclusive;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use secrecy::ExposeSecret as _;
+use tracing_subscriber::EnvFilter;
+
+use super::environment::Environment;
+use super::nearest::nearest;
+use super::pools::{self, Pools};
+use super::problems::Problems;
+use super::raw::{self, Section as _};
+use super::read::{Reader, with_slash};
+use super::registry;
+use super::secrets::token;
+use super::{
+    AccountSettings, LaunchSettings, LogFormat, LogSettings, PoolSettings, Problem, Settings, WoodpeckerSettings,
+    agent, hetzner,
+};
+use crate::model::ids::{InstallationId, PoolName};
+use crate::model::pool::{AccountId, Billing};
+
+/// Below a second the server does nothing but answer us; above an hour no task is served in time.
+const POLL_INTERVAL: RangeInclusive<Duration> = Duration::from_secs(1)..=Duration::from_hours(1);
+
+/// The server notes an agent's last work by the minute, so less can't be told apart from none; four weeks are for ever.
+const IDLE_TIME: RangeInclusive<Duration> = Duration::from_mins(1)..=Duration::from_hours(28 * 24);
+
+/// Agents are retired in the last minutes of a period, so it must have more than those.
+const BILLING_PERIOD: RangeInclusive<Duration> = Duration::from_mins(10)..=Duration::from_hours(24);
+
+/// No machine boots in less than a minute; one that takes two hours never will.
+const BOOT_TIMEOUT: RangeInclusive<Duration> = Duration::from_mins(1)..=Duration::from_hours(2);
+
+/// More than any account may have: a mistyped number does not become a bill.
+const MOST_AGENTS: u32 = 10_000;
+
+/// Reads everything from variables that are not empty.
+pub fn read(vars: BTreeMap<String, String>) -> Result<Settings, Vec<Problem>> {
+    let mut problems = Problems::default();
+    let pools = Pools::read(vars.get(registry::POOLS.name).map(String::as_str), &mut problems);
+    let environment = Environment::sort(vars, &pools, &mut problems);
+    let base = assemble_base(&environment, &pools, &mut problems);
+    let mut accounts = Accounts::default();
+    let read: Vec<Option<PoolSettings>> =
+        pools.names.iter().map(|name| pool(name, &environment, &mut accounts, &mut problems)).collect();
+    let (found, warnings) = problems.finish(&pools.names);
+    match (base, read.into_iter().collect::<Option<Vec<_>>>()) {
+        (Some(Base { installation, woodpecker, poll_interval, log, dry_run }), Some(pools)) if found.is_empty() => {
+            let accounts = accounts.0;
+            Ok(Settings { installation, woodpecker, poll_interval, pools, accounts, log, dry_run, warnings })
+        }
+        _ => Err(found),
+    }
+}
+
+struct Base {
+    installation: InstallationId,
+    woodpecker: WoodpeckerSettings,
+    poll_interval: Duration,
+    log: LogSettings,
+    dry_run: bool,
+}
+
+fn assemble_base(environment: &Environment, pools: &Pools, problems: &mut Problems) -> Option<Base> {
+    let raw::Main { id, hcloud_id, poll_interval, log, log_format, dry_run } =
+        raw::Main::read(&environment.base, problems);
+    let mut reader = Reader { layer: &environment.base, pool: None, problems };
+    let woodpecker = woodpecker(&mut reader);
+    let installation = installation(&mut reader, id, hcloud_id, pools);
+    let poll_interval = reader.duration(&registry::POLL_INTERVAL, poll_interval, POLL_INTERVAL, None);
+    let filter = log_filter(&mut reader, log);
+    let format = log_format_of(&mut reader, log_format);
+    let dry_run = reader.switch(&registry::DRY_RUN, dry_run);
+    Some(Base {
+        installation: installation?,
+        woodpecker: woodpecker?,
+        poll_interval: poll_interval?,
+        log: LogSettings { filter: filter?, format: format? },
+        dry_run: dry_run?,
+    })
+}
+
+fn woodpecker(reader: &mut Reader<'_>) -> Option<WoodpeckerSettings> {
+    let raw::Woodpecker { server, token: token_value, token_file, ca_file } =
+        raw::Woodpecker::read(reader.layer, reader.problems);
+    let variable = &registry::WOODPECKER_SERVER;
+    let server = reader.url(variable, server).map(with_slash);
+    if server.as_ref().is_some_and(|url| url.path().ends_with("/api/")) {
+        let name = reader.name(variable);
+        reader
+            .problems
+            .warn(format!("{name} ends in `/api`, which is added to it once more: is the URL without it meant?"));
+    }
+    let token = token(reader, &registry::WOODPECKER_TOKEN, token_value, token_file);
+    let ca_file = reader.text(&registry::WOODPECKER_CA_FILE, ca_file).map(PathBuf::from);
+    Some(WoodpeckerSettings { server: server?, token: token?, ca_file })
+}
+
+fn installation(
+    reader: &mut Reader<'_>,
+    id: Option<String>,
+    hcloud_id: Option<String>,
+    pools: &Pools,
+) -> Option<InstallationId> {
+    let (new, old) = (&registry::ID, &registry::HCLOUD_ID);
+    let variable = if id.is_none() && hcloud_id.is_some() { old } else { new };
+    if let (Some(id), Some(hcloud_id)) = (&id, &hcloud_id)
+        && id.trim() != hcloud_id.trim()
+    {
+        let message = format!("means the same as `{}`, which has another value: remove one of the two", new.name);
+        reader.refuse(old, hcloud_id, message);
+    }
+    let text = reader.text(variable, id.or(hcloud_id))?;
+    let set = reader.layer.has(variable.name);
+    // Without an id of its own it is the pool's name that is too long.
+    let named = if set { variable.name } else { registry::POOLS.name };
+    pools::installation(named, &text, set, pools, reader.problems)
+}
+
+fn log_filter(reader: &mut Reader<'_>, raw: Option<String>) -> Option<String> {
+    let variable = &registry::LOG;
+    let filter = reader.text(variable, raw)?;
+    if let Err(cause) = EnvFilter::try_new(&filter) {
+        let message = format!(
+            "must be a level (`error`, `warn`, `info`, `debug`, `trace`), or levels by module such as \
+             `warn,picus=debug`; {cause}"
+        );
+        reader.refuse(variable, &filter, message);
+        return None;
+    }
+    // A word that is no level is the name of a module: everything of that is logged, and nothing else.
+    let levels = ["error", "warn", "info", "debug", "trace", "off"];
+    for word in filter.split(',').map(str::trim).filter(|word| word.chars().all(char::is_alphabetic)) {
+        if let Some((level, 1..=2)) = nearest(word, levels) {
+            reader.problems.warn(format!("{}: `{word}` is taken for a module; is `{level}` meant?", variable.name));
+        }
+    }
+    Some(filter)
+}
+
+fn log_format_of(reader: &mut Reader<'_>, raw: Option<String>) -> Option<LogFormat> {
+    let variable = &registry::LOG_FORMAT;
+    let format = reader.text(variable, raw)?;
+    match format.to_lowercase().as_str() {
+        "text" => Some(LogFormat::Text),
+        "json" => Some(LogFormat::Json),
+        _ => {
+            reader.refuse(variable, &format, "must be `text` or `json`");
+            None
+        }
+    }
+}
+
+fn pool(
+    name: &PoolName,
+    environment: &Environment,
+    accounts: &mut Accounts,
+    problems: &mut Problems,
+) -> Option<PoolSettings> {
+    let layer = environment.for_pool(name);
+    let raw::Pool { provider_type, max_idle_time, billing_period, boot_timeout, min_agents, max_agents, agent_image } =
+        raw::Pool::read(&layer, problems);
+    let mut reader = Reader { layer: &layer, pool: Some(name), problems };
+    let (min, max) = limits(&mut reader, min_agents, max_agents);
+    let idle_timeout = reader.duration(&registry::MAX_IDLE_TIME, max_idle_time, IDLE_TIME, None);
+    let billing = reader
+        .duration(&registry::BILLING_PERIOD, billing_period, BILLING_PERIOD, Some("billed by the second"))
+        .map(|period| if period.is_zero() { Billing::BySecond } else { Billing::ByPeriod(period) });
+    let boot_timeout = reader.duration(&registry::BOOT_TIMEOUT, boot_timeout, BOOT_TIMEOUT, None);
+    // Another provider's launch settings are not known, so what is missing of them is not said.
+    let hetzner = if provider(&mut reader, provider_type) { hetzner::read(&mut reader) } else { None };
+    let agent = agent::read(&mut reader, agent_image);
+    let (account, launch) = hetzner?;
+    Some(PoolSettings {
+        name: name.clone(),
+        account: accounts.of(account),
+        min: min?,
+        max: max?,
+        idle_timeout: idle_timeout?,
+        billing: billing?,
+        boot_timeout: boot_timeout?,
+        agent: agent?,
+        launch: LaunchSettings::Hetzner(launch),
+    })
+}
+
+/// Whether the launch settings are those of Hetzner. Also if nothing is set, which is reported: there is only this one.
+fn provider(reader: &mut Reader<'_>, raw: Option<String>) -> bool {
+    let variable = &registry::PROVIDER_TYPE;
+    let wanted = raw.is_some();
+    let Some(provider) = reader.text(variable, raw) else { return !wanted };
+    let (hetzner, message) = match provider.to_lowercase().as_str() {
+        "hcloud" if cfg!(feature = "hcloud") => return true,
+        "hcloud" => (true, "is not in this build: build Picus with the cargo feature `hcloud`".to_owned()),
+        "aws" => {
+            if reader.layer.has(registry::WOODPECKER_AGENT_ID.name) {
+                reader.refuse(&registry::WOODPECKER_AGENT_ID, "", "this release has no EC2 provider: remove it");
+            }
+            (false, "this release has no EC2 provider: the one it has is `hcloud`".to_owned())
+        }
+        _ => (false, "must be `hcloud` (Hetzner Cloud), the provider that this release has".to_owned()),
+    };
+    reader.refuse(variable, &provider, message);
+    hetzner
+}
+
+fn limits(reader: &mut Reader<'_>, min: Option<String>, max: Option<String>) -> (Option<u32>, Option<u32>) {
+    let (least, most) = (&registry::MIN_AGENTS, &registry::MAX_AGENTS);
+    let min = reader.whole(least, min, 0..=MOST_AGENTS);
+    let max = reader.whole(most, max, 1..=MOST_AGENTS);
+    if let (Some(min), Some(max)) = (min, max)
+        && min > max
+    {
+        let (least_name, most_name) = (reader.name(least), reader.name(most));
+        // The one that was set for the pool is the one to look at; else the minimum, because the maximum costs.
+        let pools_own_maximum = most_name != most.name && least_name == least.name;
+        if pools_own_maximum {
+            let message = format!("must be at least {min}, which is `{least_name}`, or lower that for this pool");
+            reader.refuse(most, &max.to_string(), message);
+        } else {
+            let message = format!("must be at most {max}, which is `{most_name}`, or raise that");
+            reader.refuse(least, &min.to_string(), message);
+        }
+    }
+    (min, max)
+}
+
+/// The accounts found so far.
+#[derive(Default)]
+struct Accounts(Vec<AccountSettings>);
+
+impl Accounts {
+    /// The id of an account: that of an equal one that is there already, or a new one.
+    fn of(&mut self, account: hetzner::Account) -> AccountId {
+        let hetzner::Account { token, endpoint } = account;
+        let same = self.0.iter().position(|known| match known {
+            AccountSettings::Hetzner { token: known, endpoint: at } => {
+                known.expose_secret() == token.expose_secret() && *at == endpoint
+            }
+        });
+        AccountId(same.unwrap_or_else(|| {
+            self.0.push(AccountSettings::Hetzner { token, endpoint });
+            self.0.len() - 1
+        }))
+    }
+}
