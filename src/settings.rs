@@ -24,7 +24,7 @@ mod read;
 pub mod registry;
 mod secrets;
 pub mod table;
-#[cfg(test)]
+#[cfg(all(test, feature = "hcloud"))]
 mod tests;
 
 use std::collections::BTreeMap;

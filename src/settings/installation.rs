@@ -265,3 +265,18 @@ impl Accounts {
         }))
     }
 }
+
+#[cfg(all(test, not(feature = "hcloud")))]
+mod tests {
+    use crate::settings::Settings;
+
+    #[test]
+    fn a_build_without_the_provider_says_so() {
+        let vars = [("PICUS_PROVIDER_TYPE".to_owned(), "hcloud".to_owned())];
+        let problems = Settings::from_vars(vars).expect_err("there is no provider");
+        assert!(problems.iter().any(|problem| {
+            problem.to_string()
+                == "PICUS_PROVIDER_TYPE=\"hcloud\": is not in this build: build Picus with the cargo feature `hcloud`"
+        }));
+    }
+}

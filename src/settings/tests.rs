@@ -1,8 +1,7 @@
 //! Settings as a whole: what an environment becomes, and what is said about one that is wrong.
+//! What a build without the provider says stands in `installation`.
 
-#[cfg(feature = "hcloud")]
 mod accepted;
-#[cfg(feature = "hcloud")]
 mod refused;
 mod secrecy;
 
@@ -30,10 +29,7 @@ fn settings(more: &[(&str, &str)]) -> Settings {
 
 /// The problems of settings that must be refused, one a line.
 fn problems(more: &[(&str, &str)]) -> String {
-    let found = match read(more) {
-        Ok(_) => panic!("{more:?} is accepted"),
-        Err(found) => found,
-    };
+    let Err(found) = read(more) else { panic!("{more:?} is accepted") };
     assert!(!found.is_empty());
     found.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n")
 }
@@ -46,13 +42,4 @@ fn each(table: &[&[(&str, &str)]]) -> String {
 /// The problems of each value of one variable, one a line.
 fn each_value(variable: &str, values: &[&str]) -> String {
     values.iter().map(|value| problems(&[(variable, value)])).collect::<Vec<_>>().join("\n")
-}
-
-#[cfg(not(feature = "hcloud"))]
-#[test]
-fn a_build_without_the_provider_says_so() {
-    insta::assert_snapshot!(
-        problems(&[]),
-        @r#"PICUS_PROVIDER_TYPE="hcloud": is not in this build: build Picus with the cargo feature `hcloud`"#
-    );
 }
