@@ -24,7 +24,8 @@ mod read;
 pub mod registry;
 mod secrets;
 pub mod table;
-#[cfg(all(test, feature = "hcloud"))]
+#[cfg(test)]
+#[cfg(feature = "hcloud")]
 mod tests;
 
 use std::collections::BTreeMap;

@@ -266,7 +266,8 @@ impl Accounts {
     }
 }
 
-#[cfg(all(test, not(feature = "hcloud")))]
+#[cfg(test)]
+#[cfg(not(feature = "hcloud"))]
 mod tests {
     use crate::settings::Settings;
 
