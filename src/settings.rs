@@ -25,8 +25,10 @@ pub mod registry;
 mod secrets;
 pub mod table;
 #[cfg(test)]
+#[cfg(feature = "hcloud")]
 mod tests;
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -66,8 +68,10 @@ impl Settings {
     ///
     /// Everything that is wrong, at least one problem: first what is missing, then unknown names, then values.
     pub fn from_vars(vars: impl IntoIterator<Item = (String, String)>) -> Result<Self, Vec<Problem>> {
+        let mut vars: BTreeMap<String, String> = vars.into_iter().collect();
         // Empty means unset, here and for everything that follows.
-        installation::read(vars.into_iter().filter(|(_, value)| !value.is_empty()).collect())
+        vars.retain(|_, value| !value.is_empty());
+        installation::read(vars)
     }
 }
 

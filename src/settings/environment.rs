@@ -19,7 +19,7 @@ const POOL_PREFIX: &str = "PICUS_POOL_";
 pub const AGENT_PREFIX: &str = "PICUS_AGENT_WOODPECKER_";
 
 /// Variables of which setting one for a pool puts all others of the group out of force.
-const GROUPS: [[&str; 2]; 3] = [
+pub const GROUPS: [[&str; 2]; 3] = [
     ["PICUS_HCLOUD_TOKEN", "PICUS_HCLOUD_TOKEN_FILE"],
     ["PICUS_AGENT_WOODPECKER_AGENT_SECRET", "PICUS_AGENT_WOODPECKER_AGENT_SECRET_FILE"],
     ["PICUS_AGENT_WOODPECKER_AGENT_LABELS", "PICUS_AGENT_WOODPECKER_FILTER_LABELS"],
@@ -178,6 +178,9 @@ fn place_of_pool(name: &str, rest: &str, pools: &Pools) -> Result<Place, String>
                 Ok(Place::Pool(pool.clone(), base_name))
             }
         },
+        None if short.is_empty() => {
+            Err(format!("is not a setting; `{POOL_PREFIX}{segment}_MAX_AGENTS` and the like are, for pool `{pool}`"))
+        }
         None => Err(unknown(name, candidates(Some(pool)))),
     }
 }

@@ -1,7 +1,6 @@
 //! Puts the settings together: what holds for the installation, then each pool with its account.
 
 use std::collections::BTreeMap;
-use std::ops::RangeInclusive;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -13,7 +12,7 @@ use super::nearest::nearest;
 use super::pools::{self, Pools};
 use super::problems::Problems;
 use super::raw::{self, Section as _};
-use super::read::{Reader, with_slash};
+use super::read::{Bounds, Reader, with_slash};
 use super::registry;
 use super::secrets::token;
 use super::{
@@ -23,17 +22,34 @@ use super::{
 use crate::model::ids::{InstallationId, PoolName};
 use crate::model::pool::{AccountId, Billing};
 
-/// Below a second the server does nothing but answer us; above an hour no task is served in time.
-const POLL_INTERVAL: RangeInclusive<Duration> = Duration::from_secs(1)..=Duration::from_hours(1);
+const POLL_INTERVAL: Bounds = Bounds {
+    least: Duration::from_secs(1),
+    most: Duration::from_hours(1),
+    zero: None,
+    why: "more often the server would do little else, more rarely no task would be served in time",
+};
 
-/// The server notes an agent's last work by the minute, so less can't be told apart from none; four weeks are for ever.
-const IDLE_TIME: RangeInclusive<Duration> = Duration::from_mins(1)..=Duration::from_hours(28 * 24);
+const IDLE_TIME: Bounds = Bounds {
+    least: Duration::from_mins(1),
+    most: Duration::from_hours(28 * 24),
+    zero: None,
+    why: "the server notes an agent's last work only by the minute, and four weeks are as good as for ever",
+};
 
-/// Agents are retired in the last minutes of a period, so it must have more than those.
-const BILLING_PERIOD: RangeInclusive<Duration> = Duration::from_mins(10)..=Duration::from_hours(24);
+// Agents are retired in the last minutes of a period, so it must have more than those.
+const BILLING_PERIOD: Bounds = Bounds {
+    least: Duration::from_mins(10),
+    most: Duration::from_hours(24),
+    zero: Some("billed by the second"),
+    why: "an idle agent is retired in the last minutes of a period",
+};
 
-/// No machine boots in less than a minute; one that takes two hours never will.
-const BOOT_TIMEOUT: RangeInclusive<Duration> = Duration::from_mins(1)..=Duration::from_hours(2);
+const BOOT_TIMEOUT: Bounds = Bounds {
+    least: Duration::from_mins(1),
+    most: Duration::from_hours(2),
+    zero: None,
+    why: "no instance is ready in less, and one that takes longer never will be",
+};
 
 /// More than any account may have: a mistyped number does not become a bill.
 const MOST_AGENTS: u32 = 10_000;
@@ -71,7 +87,7 @@ fn assemble_base(environment: &Environment, pools: &Pools, problems: &mut Proble
     let mut reader = Reader { layer: &environment.base, pool: None, problems };
     let woodpecker = woodpecker(&mut reader);
     let installation = installation(&mut reader, id, hcloud_id, pools);
-    let poll_interval = reader.duration(&registry::POLL_INTERVAL, poll_interval, POLL_INTERVAL, None);
+    let poll_interval = reader.duration(&registry::POLL_INTERVAL, poll_interval, &POLL_INTERVAL);
     let filter = log_filter(&mut reader, log);
     let format = log_format_of(&mut reader, log_format);
     let dry_run = reader.switch(&registry::DRY_RUN, dry_run);
@@ -166,11 +182,11 @@ fn pool(
         raw::Pool::read(&layer, problems);
     let mut reader = Reader { layer: &layer, pool: Some(name), problems };
     let (min, max) = limits(&mut reader, min_agents, max_agents);
-    let idle_timeout = reader.duration(&registry::MAX_IDLE_TIME, max_idle_time, IDLE_TIME, None);
+    let idle_timeout = reader.duration(&registry::MAX_IDLE_TIME, max_idle_time, &IDLE_TIME);
     let billing = reader
-        .duration(&registry::BILLING_PERIOD, billing_period, BILLING_PERIOD, Some("billed by the second"))
+        .duration(&registry::BILLING_PERIOD, billing_period, &BILLING_PERIOD)
         .map(|period| if period.is_zero() { Billing::BySecond } else { Billing::ByPeriod(period) });
-    let boot_timeout = reader.duration(&registry::BOOT_TIMEOUT, boot_timeout, BOOT_TIMEOUT, None);
+    let boot_timeout = reader.duration(&registry::BOOT_TIMEOUT, boot_timeout, &BOOT_TIMEOUT);
     // Another provider's launch settings are not known, so what is missing of them is not said.
     let hetzner = if provider(&mut reader, provider_type) { hetzner::read(&mut reader) } else { None };
     let agent = agent::read(&mut reader, agent_image);
@@ -198,7 +214,8 @@ fn provider(reader: &mut Reader<'_>, raw: Option<String>) -> bool {
         "hcloud" => (true, "is not in this build: build Picus with the cargo feature `hcloud`".to_owned()),
         "aws" => {
             if reader.layer.has(registry::WOODPECKER_AGENT_ID.name) {
-                reader.refuse(&registry::WOODPECKER_AGENT_ID, "", "this release has no EC2 provider: remove it");
+                let message = "this release has no EC2 provider: remove it";
+                reader.problems.add(registry::WOODPECKER_AGENT_ID.name, None, message);
             }
             (false, "this release has no EC2 provider: the one it has is `hcloud`".to_owned())
         }
@@ -246,5 +263,21 @@ impl Accounts {
             self.0.push(AccountSettings::Hetzner { token, endpoint });
             self.0.len() - 1
         }))
+    }
+}
+
+#[cfg(test)]
+#[cfg(not(feature = "hcloud"))]
+mod tests {
+    use crate::settings::Settings;
+
+    #[test]
+    fn a_build_without_the_provider_says_so() {
+        let vars = [("PICUS_PROVIDER_TYPE".to_owned(), "hcloud".to_owned())];
+        let problems = Settings::from_vars(vars).expect_err("there is no provider");
+        assert!(problems.iter().any(|problem| {
+            problem.to_string()
+                == "PICUS_PROVIDER_TYPE=\"hcloud\": is not in this build: build Picus with the cargo feature `hcloud`"
+        }));
     }
 }

@@ -76,19 +76,20 @@ pub fn installation(
     }
     let installation = InstallationId::from(id);
     let longest = pools.names.iter().max_by_key(|pool| pool.0.len())?;
-    let around = longest.0.len() + SUFFIX_LENGTH + 2;
     let whole = LaunchName::new(&installation, longest, 0).as_str().len();
     if whole > LONGEST_NAME {
-        let pool_length = longest.0.len();
-        let id_length = id.len();
-        let message = format!(
-            "is too long: instances are named `<id>-<pool>-<{SUFFIX_LENGTH} letters>`, with pool `{longest}` that is \
-             {id_length} + 1 + {pool_length} + 1 + {SUFFIX_LENGTH} = {whole} letters, and at most {LONGEST_NAME} are possible"
-        );
-        let message = match LONGEST_NAME.checked_sub(around).filter(|room| *room > 0) {
-            Some(room) => format!("{message}: use at most {room} letters here, or a shorter name for the pool"),
-            None => format!("{message}: use a shorter name for the pool"),
+        let (id_length, pool_length) = (id.len(), longest.0.len());
+        let (what, taken) = if set { ("", pool_length) } else { ("the pool's name ", id_length) };
+        // Two dashes and the suffix stand between and after the two.
+        let remedy = match LONGEST_NAME.checked_sub(taken + SUFFIX_LENGTH + 2).filter(|room| *room > 0) {
+            Some(room) => format!("use at most {room} letters"),
+            None => "use a shorter name for the pool".to_owned(),
         };
+        let message = format!(
+            "{what}is too long: instances are named `<id>-<pool>-<{SUFFIX_LENGTH} letters>`, with `{id}` and `{longest}` \
+             that is {id_length} + 1 + {pool_length} + 1 + {SUFFIX_LENGTH} = {whole} letters, and at most {LONGEST_NAME} \
+             are possible: {remedy}"
+        );
         problems.add(variable, had(), message);
         return None;
     }

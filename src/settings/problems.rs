@@ -90,7 +90,7 @@ pub fn shown(variable: &str, kind: Kind, value: &str) -> Option<String> {
             if looks_secret(variable, value) {
                 None
             } else {
-                Some(shorten(&without_credentials(value, kind == Kind::Url)))
+                Some(shorten(&without_credentials(value, kind)))
             }
         }
     }
@@ -105,7 +105,11 @@ pub fn looks_secret(variable: &str, value: &str) -> bool {
 }
 
 /// Hides what stands before an `@`, and in a URL what follows a `?` or `#`: credentials live there.
-fn without_credentials(value: &str, is_url: bool) -> String {
+fn without_credentials(value: &str, kind: Kind) -> String {
+    if kind == Kind::List && !value.contains("://") {
+        // Names may have an `@` in them.
+        return value.to_owned();
+    }
     let (scheme, rest) = value.split_once("://").map_or(("", value), |(scheme, rest)| (scheme, rest));
     let mut text = String::new();
     if !scheme.is_empty() || value.starts_with("://") {
@@ -120,7 +124,7 @@ fn without_credentials(value: &str, is_url: bool) -> String {
         }
         None => rest,
     };
-    match rest.find(['?', '#']).filter(|_| is_url || !text.is_empty()) {
+    match rest.find(['?', '#']).filter(|_| kind == Kind::Url || !text.is_empty()) {
         Some(at) => text.extend([&rest[..=at], "…"]),
         None => text.push_str(rest),
     }

@@ -10,8 +10,20 @@ use url::Url;
 use super::duration;
 use super::environment::Layer;
 use super::problems::{Problems, shown};
-use super::registry::{Kind, Preset, Variable};
+use super::registry::{Preset, Variable};
 use crate::model::ids::PoolName;
+
+/// What a duration may be.
+pub struct Bounds {
+    /// The shortest.
+    pub least: Duration,
+    /// The longest.
+    pub most: Duration,
+    /// What zero means, if it is accepted besides.
+    pub zero: Option<&'static str>,
+    /// Why it is not more or less, as half a sentence.
+    pub why: &'static str,
+}
 
 /// Reads the values of one layer.
 pub struct Reader<'a> {
@@ -79,25 +91,20 @@ impl Reader<'_> {
         number
     }
 
-    /// A duration within bounds, or zero where `zero` says what that means.
-    pub fn duration(
-        &mut self,
-        variable: &'static Variable,
-        raw: Option<String>,
-        bounds: RangeInclusive<Duration>,
-        zero: Option<&str>,
-    ) -> Option<Duration> {
+    /// A duration within bounds.
+    pub fn duration(&mut self, variable: &'static Variable, raw: Option<String>, bounds: &Bounds) -> Option<Duration> {
+        let Bounds { least, most, zero, why } = *bounds;
         let text = self.text(variable, raw)?;
         let complaint = match duration::parse(&text) {
-            Ok(read) if bounds.contains(&read) || (zero.is_some() && read.is_zero()) => return Some(read),
-            Ok(_) => String::new(),
-            Err(problem) => format!("; {problem}"),
+            Ok(read) if (least..=most).contains(&read) || (zero.is_some() && read.is_zero()) => return Some(read),
+            Ok(_) => why.to_owned(),
+            Err(problem) => problem.to_string(),
         };
         let zero = zero.map(|meaning| format!("`0s` ({meaning}) or ")).unwrap_or_default();
-        let (least, most) = (duration::format(*bounds.start()), duration::format(*bounds.end()));
+        let (least, most) = (duration::format(least), duration::format(most));
         let message = format!(
             "must be {zero}a duration from `{least}` to `{most}`, in hours, minutes and seconds such as `1h30m` or \
-             `90s`{complaint}"
+             `90s`; {complaint}"
         );
         self.refuse(variable, &text, message);
         None
@@ -136,7 +143,11 @@ impl Reader<'_> {
     /// A base URL.
     pub fn url(&mut self, variable: &'static Variable, raw: Option<String>) -> Option<Url> {
         let text = self.text(variable, raw)?;
-        match base_url(&text) {
+        let example = match variable.preset {
+            Preset::Value(preset) => preset,
+            Preset::Required | Preset::Nothing | Preset::Words(_) => "https://ci.example.org",
+        };
+        match base_url(&text, example) {
             Ok(url) => Some(url),
             Err(message) => {
                 self.refuse(variable, &text, message);
@@ -156,13 +167,13 @@ pub fn control_character(text: &str) -> Option<String> {
     Some(format!("has {what} as its character {}: it must be one line of text", at + 1))
 }
 
-fn base_url(text: &str) -> Result<Url, String> {
-    const ACCEPTED: &str = "must be a URL that begins with `https://` or `http://`, such as `https://ci.example.org`";
+fn base_url(text: &str, example: &str) -> Result<Url, String> {
+    let accepted = format!("must be a URL that begins with `https://` or `http://`, such as `{example}`");
     let lower = text.to_lowercase();
     if !lower.starts_with("https://") && !lower.starts_with("http://") {
-        return Err(ACCEPTED.to_owned());
+        return Err(accepted);
     }
-    let url = Url::parse(text).map_err(|cause| format!("{ACCEPTED}; {cause}"))?;
+    let url = Url::parse(text).map_err(|cause| format!("{accepted}; {cause}"))?;
     if !url.username().is_empty() || url.password().is_some() {
         return Err("must be a URL without user name and password: the token is a setting of its own".to_owned());
     }
@@ -170,7 +181,7 @@ fn base_url(text: &str) -> Result<Url, String> {
         return Err("must be a URL without `?` and `#`".to_owned());
     }
     if url.host_str().is_none_or(str::is_empty) {
-        return Err(ACCEPTED.to_owned());
+        return Err(accepted);
     }
     Ok(url)
 }
