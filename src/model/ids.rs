@@ -188,4 +188,24 @@ mod tests {
         assert_eq!(LaunchName::parse(theirs.as_str(), &InstallationId::from("1"), &pool), None);
         assert_eq!(LaunchName::pool_of(theirs.as_str(), &InstallationId::from("1")), None);
     }
+
+    #[test]
+    fn ids_read_back_as_they_were_written() {
+        for id in [i64::MIN, -1, 0, 1, 5, 4_294_967_296, 9_007_199_254_740_993, i64::MAX] {
+            assert_eq!(AgentId(id).to_string().parse(), Ok(AgentId(id)));
+        }
+        for text in ["", "146", "-1", "i-0123456789abcdef0", "arm64", "a b", "ü🦀", "9223372036854775807"] {
+            assert_eq!(TaskId::from(text).to_string().parse(), Ok(TaskId(text.to_owned())));
+            assert_eq!(InstanceId::from(text).to_string().parse(), Ok(InstanceId(text.to_owned())));
+            assert_eq!(PoolName::from(text).to_string().parse(), Ok(PoolName(text.to_owned())));
+            assert_eq!(InstallationId::from(text).to_string().parse(), Ok(InstallationId(text.to_owned())));
+        }
+    }
+
+    #[test]
+    fn what_is_no_whole_number_is_no_agent_id() {
+        for text in ["", "abc", "1.0", " 1", "9223372036854775808", "i-1"] {
+            assert!(text.parse::<AgentId>().is_err(), "{text:?}");
+        }
+    }
 }

@@ -6,6 +6,7 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
+use std::ops::Bound;
 
 use serde::Serialize;
 
@@ -45,7 +46,18 @@ impl Labels {
         self.iter().filter(|(key, value)| !value.is_empty() && !key.starts_with(INTERNAL_PREFIX))
     }
 
-    /// Reads a list as the agent reads it: `type=picus,zone=*,!gpu=true`. The same key twice: the last wins.
+    /// What an agent with these labels demands of a task (`!key=value`), without the `!`. Allocates nothing.
+    pub fn demanded(&self) -> impl Iterator<Item = (&str, &str)> {
+        // Keys that begin with `!` stand together, up to the character after it.
+        let marked = self.0.range::<str, _>((Bound::Included("!"), Bound::Excluded("\"")));
+        marked.filter_map(|(key, value)| Some((key.strip_prefix('!')?, value.as_str())))
+    }
+
+    /// Reads a list as the agent reads it: `type=picus,zone=*,!gpu=true`. The same key twice: the last wins. Space
+    /// around a pair is dropped, but none around its `=`; empty pairs are skipped.
+    ///
+    /// The agent's flag splits at each comma and trims (urfave/cli 3.11, `flag_slice_base.go`, `flag_string.go`), then
+    /// each pair is cut at its first `=`.
     ///
     /// # Errors
     ///
@@ -55,8 +67,8 @@ impl Labels {
         for pair in list.split(',').map(str::trim).filter(|pair| !pair.is_empty()) {
             match pair.split_once('=') {
                 Some(("", _)) => return Err(LabelProblem::NoKey(pair.to_owned())),
-                Some(("!", _)) => return Err(LabelProblem::NoRequiredKey(pair.to_owned())),
                 None | Some((_, "")) => return Err(LabelProblem::NoValue(pair.to_owned())),
+                Some(("!", _)) => return Err(LabelProblem::NoRequiredKey(pair.to_owned())),
                 Some((key, value)) => labels.set(key, value),
             }
         }
@@ -146,16 +158,16 @@ impl fmt::Display for Mismatch {
 ///
 /// The first rule that speaks against it, in order of the keys.
 pub fn fit(agent: &Labels, task: &Labels) -> Result<Score, Mismatch> {
-    for (key, value) in agent.iter() {
-        if let Some(key) = key.strip_prefix('!')
-            && task.get(key) != Some(value)
-        {
+    // Before the server's own labels and empty values are left out, as the server does: both can be demanded.
+    for (key, value) in agent.demanded() {
+        if task.get(key) != Some(value) {
             return Err(Mismatch::Required { key: key.to_owned(), value: value.to_owned() });
         }
     }
     let mut score = 0;
     for (key, wanted) in task.relevant() {
-        let has = agent.get(key).or_else(|| agent.get(&format!("!{key}")));
+        let demanded = || agent.demanded().find(|(demanded, _)| *demanded == key).map(|(_, value)| value);
+        let has = agent.get(key).or_else(demanded);
         match has {
             Some("*") => score += 1,
             Some(has) if has == wanted => score += 10,
@@ -179,3 +191,6 @@ pub fn effective(platform: &str, backend: &str, custom: &Labels, organisation: O
     labels.set("org-id", organisation.map_or_else(|| "*".to_owned(), |id| id.to_string()));
     labels
 }
+
+#[cfg(test)]
+mod tests;
