@@ -126,7 +126,12 @@ fn environment(agent: &AgentSettings, hostname: &str, secret: &SecretString) -> 
 }
 
 fn render(environment: &BTreeMap<String, String>, image: &str) -> Result<String, serde_saphyr::SerializeError> {
-    let lines: String = environment.iter().map(|(key, value)| format!("{key}={value}\n")).collect();
+    let mut lines = String::new();
+    for (key, value) in environment {
+        for part in [key, "=", value, "\n"] {
+            lines.push_str(part);
+        }
+    }
     let config = CloudConfig {
         write_files: vec![
             File::new(ENVIRONMENT_PATH, "0600", lines),
