@@ -84,15 +84,16 @@ async fn whole<T: serde::de::DeserializeOwned>(
     Ok(items)
 }
 
-/// The id of the image for this architecture. `None`: `report` has the problem, or there is no architecture to ask for.
+/// The id of the image. `None`: `report` has the problem. Without an architecture (the server types have a problem) it
+/// is only asked whether there is such an image.
 async fn image(
     client: &Client,
     settings: &HetznerSettings,
     architecture: Option<Architecture>,
     report: &mut Report,
 ) -> Result<Option<u64>, ProviderError> {
-    let Some(architecture) = architecture else { return Ok(None) };
     let wanted = settings.image.as_str();
+    let of_architecture = architecture.map(|architecture| ("architecture", architecture.word()));
     let mut refuse = |message: String| report.problems.push(problem(settings, "IMAGE", wanted, message));
     let candidates = if let Ok(id) = wanted.parse::<u64>() {
         match client.get::<OneImage>(&format!("/images/{id}"), &[]).await {
@@ -101,18 +102,21 @@ async fn image(
             Err(failure) => return Err(failure.into()),
         }
     } else {
-        let query = [("name", wanted), ("architecture", architecture.word()), ("include_deprecated", "true")];
+        let mut query = vec![("name", wanted), ("include_deprecated", "true")];
+        query.extend(of_architecture);
         let mut named = client.pages::<Image>("/images", "images", &query).await?.items;
         named.retain(|image| image.name.as_deref() == Some(wanted));
         named
     };
     if candidates.is_empty() {
-        let query = [("type", "system"), ("type", "app"), ("architecture", architecture.word())];
+        let mut query = vec![("type", "system"), ("type", "app")];
+        query.extend(of_architecture);
         let existing = client.pages::<Image>("/images", "images", &query).await?.items;
         let mut names: Vec<String> = existing.into_iter().filter_map(|image| image.name).collect();
         names.sort();
         names.dedup();
-        refuse(format!("there is no such image for {}; there are {}", architecture.word(), names.join(", ")));
+        let of = architecture.map(|architecture| format!(" for {}", architecture.word())).unwrap_or_default();
+        refuse(format!("there is no such image{of}; there are {}", names.join(", ")));
         return Ok(None);
     }
 
@@ -127,15 +131,17 @@ async fn image(
     if let Some(end) = time(image.deprecated.as_deref()) {
         report.warnings.push(format!("image {wanted} is deprecated from {}", day(end)));
     }
-    report.findings.push(format!("image {wanted}: {} for {}", image.id, architecture.word()));
+    report.findings.push(format!("image {wanted}: {}", image.id));
     Ok(Some(image.id))
 }
 
 /// Why an image can't be used; what an answer does not tell speaks for it.
-fn why_unfit(image: &Image, architecture: Architecture, now: Timestamp) -> Option<String> {
+fn why_unfit(image: &Image, architecture: Option<Architecture>, now: Timestamp) -> Option<String> {
     let id = image.id;
-    if let Some(other) = image.architecture.as_deref().filter(|word| *word != architecture.word()) {
-        return Some(format!("image {id} is for {other}, the server types are {}", architecture.word()));
+    if let (Some(word), Some(wanted)) = (image.architecture.as_deref(), architecture.map(Architecture::word))
+        && word != wanted
+    {
+        return Some(format!("image {id} is for {word}, the server types are {wanted}"));
     }
     if let Some(status) = image.status.as_deref().filter(|status| *status != "available") {
         return Some(format!("image {id} is {status}"));
