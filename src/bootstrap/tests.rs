@@ -111,28 +111,18 @@ struct FileReadBack {
     path: String,
     owner: String,
     permissions: String,
-    encoding: Option<String>,
     content: String,
 }
 
 /// The files by path, as a reader of YAML 1.2 sees them.
 fn files(user_data: &str) -> BTreeMap<String, String> {
-    use base64::Engine;
     let read: ReadBack = serde_saphyr::from_str(user_data).unwrap();
     assert_eq!(read.runcmd, [["/bin/sh", SCRIPT_PATH]]);
     read.write_files
         .into_iter()
         .map(|file| {
             assert_eq!(file.owner, "root:root");
-            let content = match file.encoding.as_deref() {
-                None => file.content,
-                Some("b64") => {
-                    let bytes = base64::engine::general_purpose::STANDARD.decode(file.content.trim_end()).unwrap();
-                    String::from_utf8(bytes).unwrap()
-                }
-                Some(other) => panic!("encoding {other}"),
-            };
-            (file.path, content)
+            (file.path, file.content)
         })
         .collect()
 }
@@ -256,33 +246,42 @@ fn cloud_init_accepts_it_and_reads_the_same_values() {
     const READ: &str = "
 import json, sys
 from cloudinit import util
-from cloudinit.config.cc_write_files import canonicalize_extraction, extract_contents
-def read(file):
-    content = extract_contents(file['content'], canonicalize_extraction(file.get('encoding')))
-    return content.decode() if isinstance(content, bytes) else content
-config = util.load_yaml(open(sys.argv[1], 'rb').read())
-print(json.dumps({file['path']: read(file) for file in config['write_files']}))
+def files(path):
+    return {file['path']: file['content'] for file in util.load_yaml(open(path, 'rb').read())['write_files']}
+print(json.dumps([files(path) for path in sys.argv[1:]]))
 ";
     if !installed("cloud-init") {
         return;
     }
     let directory = TempDir::new().unwrap();
-    let path = directory.path().join("user-data");
+    // Each value alone, and each letter that some reader of YAML treats in its own way, so that none hides behind
+    // another's quotes; then all together.
+    let odd =
+        ('\u{1}'..='\u{a0}').chain("\u{ad}\u{2028}\u{2029}\u{200e}\u{e000}\u{feff}\u{fffd}\u{fffe}\u{10ffff}".chars());
+    let odd: Vec<String> = odd.filter(|letter| *letter != '\n').map(|letter| format!("a{letter}b{letter}")).collect();
+    let alone = VALUES.into_iter().chain(odd.iter().map(String::as_str));
+    let mut sets: Vec<Vec<(String, String)>> = alone.map(|value| numbered(&[value])).collect();
     let readable = numbered(&VALUES[..VALUES.len() - 3]);
-    for values in [readable.clone(), numbered(&VALUES)] {
-        let made = made(&agent_with(&values), "woodpeckerci/woodpecker-agent:v3.17.0");
-        std::fs::write(&path, &made).unwrap();
-        let schema = Command::new("cloud-init").args(["schema", "--config-file"]).arg(&path).output().unwrap();
-        assert!(schema.status.success(), "{}\n{made}", text(&schema));
-
-        // Debian's own Python is the one that has cloud-init's modules.
-        let read = Command::new("/usr/bin/python3").args(["-c", READ]).arg(&path).output().unwrap();
-        assert!(read.status.success(), "{}", text(&read));
-        let theirs: BTreeMap<String, String> = serde_json::from_slice(&read.stdout).unwrap();
-        assert_eq!(theirs, files(&made));
+    sets.extend([readable.clone(), numbered(&VALUES)]);
+    let mut paths = Vec::new();
+    for (index, values) in sets.iter().enumerate() {
+        paths.push(directory.path().join(index.to_string()));
+        std::fs::write(&paths[index], made(&agent_with(values), "woodpeckerci/woodpecker-agent:v3.17.0")).unwrap();
+    }
+    for path in &paths[sets.len() - 2..] {
+        let schema = Command::new("cloud-init").args(["schema", "--config-file"]).arg(path).output().unwrap();
+        assert!(schema.status.success(), "{}", text(&schema));
+    }
+    // Debian's own Python is the one that has cloud-init's modules.
+    let read = Command::new("/usr/bin/python3").args(["-c", READ]).args(&paths).output().unwrap();
+    assert!(read.status.success(), "{}", text(&read));
+    let theirs: Vec<BTreeMap<String, String>> = serde_json::from_slice(&read.stdout).unwrap();
+    assert_eq!(theirs.len(), sets.len());
+    for (theirs, values) in theirs.iter().zip(sets) {
         for (key, value) in values {
             assert!(theirs[ENVIRONMENT_PATH].contains(&format!("{key}={value}\n")), "{value:?}");
         }
+        assert_eq!((theirs[SCRIPT_PATH].as_str(), theirs[UNIT_PATH].as_str()), (SCRIPT, UNIT));
     }
     assert!(made(&agent_with(&readable), "image").contains("WOODPECKER_V0=a: b\n"), "what can be readable is");
 }

@@ -3,7 +3,7 @@
 //!
 //! Debug output and errors hold neither the token nor a request's body.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::error::Error;
 use std::fmt;
 use std::sync::{Mutex, PoisonError};
@@ -71,8 +71,10 @@ impl fmt::Debug for Client {
 /// All pages of a list.
 pub(super) struct Pages<T> {
     pub(super) items: Vec<T>,
-    /// How many there were when the last page was read. `None`: not told.
+    /// How many there were. `None`: not told.
     pub(super) total: Option<u64>,
+    /// There were as many at each page: nothing came or went in between.
+    pub(super) steady: bool,
 }
 
 impl Client {
@@ -118,6 +120,7 @@ impl Client {
     ) -> Result<Pages<T>, Failure> {
         let unreadable = |what: &str| Failure::Unanswered(format!("GET {path}: {what}"));
         let mut items = Vec::new();
+        let mut totals = BTreeSet::new();
         let mut page = 1;
         for _ in 0..MOST_PAGES {
             let (number, per_page) = (page.to_string(), PER_PAGE.to_string());
@@ -136,14 +139,18 @@ impl Client {
                 items.push(item);
             }
             let meta: Option<Meta> = answer.remove("meta").and_then(|meta| serde_json::from_value(meta).ok());
-            match meta.and_then(|meta| meta.pagination) {
-                Some(pagination) => match pagination.next_page {
-                    None => return Ok(Pages { items, total: pagination.total_entries }),
-                    Some(next) if next > page => page = next,
-                    Some(_) => return Err(unreadable("its pages go round in a circle")),
-                },
+            let next = match meta.and_then(|meta| meta.pagination) {
+                Some(pagination) => {
+                    totals.extend(pagination.total_entries);
+                    pagination.next_page
+                }
                 None if full => return Err(unreadable("a full page that does not say whether it is the last")),
-                None => return Ok(Pages { items, total: None }),
+                None => None,
+            };
+            match next {
+                None => return Ok(Pages { items, total: totals.last().copied(), steady: totals.len() <= 1 }),
+                Some(next) if next > page => page = next,
+                Some(_) => return Err(unreadable("its pages go round in a circle")),
             }
         }
         Err(unreadable("more pages than any project has"))

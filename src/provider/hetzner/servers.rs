@@ -22,14 +22,16 @@ pub(super) async fn list(client: &Client, installation: &InstallationId) -> Resu
         let servers = client.pages::<Server>("/servers", "servers", &query).await?;
         let mut seen = BTreeSet::new();
         let distinct: Vec<Server> = servers.items.into_iter().filter(|server| seen.insert(server.id)).collect();
-        // A server deleted between two pages moves another one to the page that was already read.
-        let missing = servers.total.is_some_and(|total| u64::try_from(distinct.len()).is_ok_and(|read| read < total));
-        if !missing {
+        // A server deleted between two pages moves another one to the page that was already read. One that is deleted
+        // and one that is created between the same two pages hide that; a later listing shows it, and nothing is
+        // removed on the strength of one.
+        let whole = servers.total.is_none_or(|total| u64::try_from(distinct.len()).is_ok_and(|read| read >= total));
+        if whole && servers.steady {
             let now = client.now();
             return Ok(distinct.into_iter().filter_map(|server| instance(server, installation, now)).collect());
         }
     }
-    Err(Failure::Unanswered("GET /servers: fewer servers than it says there are".to_owned()))
+    Err(Failure::Unanswered("GET /servers: not as many servers as it says there are".to_owned()))
 }
 
 /// The server with this name, whoever's it is. Names are unique in a project.

@@ -52,18 +52,26 @@ async fn a_list_is_read_to_its_last_page() {
 }
 
 #[tokio::test]
-async fn a_server_that_goes_while_the_pages_are_read_hides_no_other() {
-    let servers = std::sync::Mutex::new(many(120));
-    let fake = Fake::start(move |seen| {
-        let mut servers = servers.lock().unwrap();
-        if servers.len() == 120 && seen.query["page"] == "2" {
-            servers.remove(0);
-        }
-        page(&servers, seen)
-    })
-    .await;
-    let instances = fake.hetzner.list(&installation()).await.unwrap();
-    assert_eq!(instances.len(), 119);
+async fn servers_that_come_and_go_while_the_pages_are_read_hide_no_other() {
+    for one_comes in [false, true] {
+        let servers = std::sync::Mutex::new(many(120));
+        let fake = Fake::start(move |seen| {
+            let mut servers = servers.lock().unwrap();
+            let (first, last) = (servers[0]["id"].clone(), servers.last().unwrap()["id"].clone());
+            if first == 1 && seen.query["page"] == "2" {
+                servers.remove(0);
+            }
+            if one_comes && last == 120 && seen.query["page"] == "3" {
+                servers.push(server(121, "server-121", &our_labels(Some(1))));
+            }
+            page(&servers, seen)
+        })
+        .await;
+        let instances = fake.hetzner.list(&installation()).await.unwrap();
+        let mut ids: Vec<u64> = instances.iter().map(|instance| instance.id.0.parse().unwrap()).collect();
+        ids.sort_unstable();
+        assert_eq!(ids, (2..=if one_comes { 121 } else { 120 }).collect::<Vec<_>>());
+    }
 }
 
 #[tokio::test]
