@@ -114,6 +114,13 @@ impl LaunchName {
         Self::parse_suffix(text, suffix).map(|_| PoolName(pool.to_owned()))
     }
 
+    /// The name of an instance that its labels show to be ours although its name is not of our form: somebody renamed
+    /// it. It is kept as it is, so that the instance stays visible; nothing reads it back as ours ([`Self::parse`]).
+    #[must_use]
+    pub fn renamed(text: &str) -> Self {
+        Self(text.to_owned())
+    }
+
     fn parse_suffix(text: &str, suffix: &str) -> Option<Self> {
         let ours = suffix.len() == SUFFIX_LENGTH
             && suffix.bytes().all(|byte| SUFFIX_LETTERS.contains(&byte))

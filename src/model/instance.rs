@@ -12,7 +12,7 @@ use super::ids::{AgentId, InstanceId, LaunchName, PoolName};
 pub struct Instance {
     /// The provider's id.
     pub id: InstanceId,
-    /// Its name, if of our form; an instance with our labels and another name was renamed by hand.
+    /// Its name; [`LaunchName::renamed`] if somebody gave it another.
     pub name: LaunchName,
     /// The pool in its labels.
     pub pool: PoolName,
