@@ -8,6 +8,7 @@
 //! read what root can read.
 
 mod cloud_config;
+pub mod image;
 #[cfg(test)]
 mod tests;
 

@@ -26,4 +26,5 @@ pub mod reconcile;
 pub mod settings;
 pub mod telemetry;
 pub mod woodpecker;
+#[cfg(any())]
 pub mod world;

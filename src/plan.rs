@@ -27,6 +27,7 @@ use std::time::Duration;
 use jiff::Timestamp;
 
 use crate::model::action::{Action, Fate, Hold, Keep, Notice, Plan, PoolTotals, TaskDecision};
+use crate::model::age;
 use crate::model::ids::PoolName;
 use crate::model::memory::Memory;
 use crate::model::pool::AccountId;
@@ -35,6 +36,8 @@ use crate::model::snapshot::{Listing, Snapshot};
 /// An agent is connected if it was heard of so lately. Its heartbeat comes every 10 s, and the server gives a silent
 /// agent's task to another after about a minute.
 pub const SEEN_LATELY: Duration = Duration::from_mins(1);
+/// Steps that create or remove rest on a listing that is at most so old.
+pub const LISTING_FRESH: Duration = Duration::from_secs(15);
 /// A created instance may be missing from a listing, and a record may be without its instance, for so long.
 pub const LISTING_LAG: Duration = Duration::from_mins(2);
 /// A record must be missing for so long before its instance is taken for an orphan.
@@ -87,7 +90,7 @@ pub fn plan(snapshot: &Snapshot, memory: &Memory) -> Plan {
     plan
 }
 
-/// Steps that create or remove rest on a listing of this very pass; says which accounts have an older one.
+/// Accounts with steps that create or remove, and a listing that is too old for that.
 fn stale_accounts(snapshot: &Snapshot, plan: &Plan) -> Vec<AccountId> {
     let mut stale = BTreeSet::new();
     for step in &plan.steps {
@@ -98,7 +101,7 @@ fn stale_accounts(snapshot: &Snapshot, plan: &Plan) -> Vec<AccountId> {
         let account = snapshot.pools.iter().find(|pool| pool.name == step.pool).map(|pool| pool.account);
         if let (true, Some(account)) = (rests_on_listing, account)
             && let Some(Listing::Known { listed, .. }) = snapshot.instances.get(&account)
-            && *listed < snapshot.now
+            && age(snapshot.now, *listed) >= LISTING_FRESH
         {
             stale.insert(account);
         }

@@ -419,3 +419,127 @@ pub enum Notice {
         pool: PoolName,
     },
 }
+
+impl fmt::Display for Action {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Uncordon { agent, name } => write!(f, "uncordon {name} (agent {agent})"),
+            Self::Launch { name, offer } => write!(f, "launch {name} ({offer})"),
+            Self::Cordon { agent, name } => write!(f, "cordon {name} (agent {agent})"),
+            Self::Retire { agent, name, instance: Some(instance), .. } => {
+                write!(f, "retire {name} (agent {agent}, instance {instance})")
+            }
+            Self::Retire { agent, name, instance: None, .. } => write!(f, "delete the record {name} (agent {agent})"),
+            Self::DeleteInstance { instance, name, .. } => write!(f, "delete {name} (instance {instance})"),
+        }
+    }
+}
+
+impl Hold {
+    /// Fixed word for logs and metrics.
+    #[must_use]
+    pub fn kind(&self) -> &'static str {
+        match self {
+            Self::AtMaximum { .. } => "at_maximum",
+            Self::SoldOut { .. } => "sold_out",
+            Self::Refused { .. } => "refused",
+            Self::Trouble { .. } => "trouble",
+            Self::ListingUnknown { .. } => "listing_unknown",
+            Self::NotReady { .. } => "not_ready",
+        }
+    }
+}
+
+impl fmt::Display for Hold {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::AtMaximum { max: 1 } => f.write_str("the maximum of 1 instance is reached"),
+            Self::AtMaximum { max } => write!(f, "the maximum of {max} instances is reached"),
+            Self::SoldOut { until } => write!(f, "every candidate is sold out; tried again at {until}"),
+            Self::Refused { why, until } => write!(f, "the provider refuses: {why}; tried again at {until}"),
+            Self::Trouble { failures: 1, why, until } => {
+                write!(f, "the last launch failed: {why}; tried again from {until}, one instance at a time")
+            }
+            Self::Trouble { failures, why, until } => {
+                write!(
+                    f,
+                    "the last {failures} launches failed: {why}; tried again from {until}, one instance at a time"
+                )
+            }
+            Self::ListingUnknown { why } => write!(f, "what instances there are is not known: {why}"),
+            Self::NotReady { why } => write!(f, "the provider could not be asked yet: {why}"),
+        }
+    }
+}
+
+impl fmt::Display for Wait {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Paused => f.write_str("the queue is paused"),
+            Self::Dependencies { on } => {
+                f.write_str("waits for task ")?;
+                for (index, task) in on.iter().enumerate() {
+                    write!(f, "{}{task}", if index == 0 { "" } else { ", " })?;
+                }
+                Ok(())
+            }
+            Self::Concurrency { group, limit } => {
+                write!(f, "its concurrency group {group} (limit {limit}) is full, or an earlier pipeline goes first")
+            }
+        }
+    }
+}
+
+impl fmt::Display for Keep {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Busy => f.write_str("at work"),
+            Self::Boots { until } => write!(f, "boots, until {until} at most"),
+            Self::IdleUntil { until } => write!(f, "idle, kept until {until}"),
+            Self::PaidUntil { until } => write!(f, "idle, paid for, kept until {until}"),
+            Self::Needed => f.write_str("tasks that wait need it"),
+            Self::Minimum => f.write_str("kept for the minimum"),
+            Self::Settling { until } => write!(f, "cordoned just now, looked at again at {until}"),
+            Self::CordonedByOthers => f.write_str("cordoned, and not by this process"),
+            Self::ListingUnknown => f.write_str("what instances there are is not known"),
+            Self::InstanceNotListed => f.write_str("connected, though the provider does not list its instance"),
+            Self::MissingLately { until } => write!(f, "its other half is missing; given up at {until}"),
+            Self::InFlight => f.write_str("an operation on it is under way"),
+            Self::Deleting => f.write_str("goes away"),
+            Self::LostLately { until } => write!(f, "not heard of; given up at {until}"),
+        }
+    }
+}
+
+impl fmt::Display for Notice {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::StuckTask { task, agent } => write!(
+                f,
+                "task {task} is stuck: agent {agent} is connected, free and matches, but is not given it; look at the agent's log"
+            ),
+            Self::StrayInstance { name, pool } => write!(
+                f,
+                "instance {name} belongs to pool {pool}, which is not configured: it is billed and left alone; \
+                 configure the pool or delete the instance"
+            ),
+        }
+    }
+}
+
+impl MachineState {
+    /// Fixed word for logs and metrics.
+    #[must_use]
+    pub fn kind(self) -> &'static str {
+        match self {
+            Self::Booting => "booting",
+            Self::Busy => "busy",
+            Self::Idle => "idle",
+            Self::Cordoned => "cordoned",
+            Self::Lost => "lost",
+            Self::Failed => "failed",
+            Self::Orphan => "orphan",
+            Self::Deleting => "deleting",
+        }
+    }
+}

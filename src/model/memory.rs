@@ -32,6 +32,8 @@ pub struct Memory {
     pub seen_busy: BTreeMap<AgentId, Timestamp>,
     /// When the loop first saw an agent connected that it had seen unconnected before.
     pub first_contact: BTreeMap<AgentId, Timestamp>,
+    /// Agents that the loop has only seen unconnected so far.
+    pub unconnected: BTreeSet<AgentId>,
     /// Instances that looked as if their record were gone, since when without a break.
     pub without_record: BTreeMap<InstanceId, Timestamp>,
     /// Records that looked as if their instance were gone, since when without a break.
@@ -98,6 +100,13 @@ impl Memory {
         trouble.until = later(now, pause_after(trouble.failures));
         trouble.failures = trouble.failures.saturating_add(1);
         trouble.why = why;
+    }
+
+    /// A launch of this offer has been refused lately, or any launch at this account.
+    #[must_use]
+    pub fn cannot_be_had(&self, account: AccountId, offer: &OfferKey, now: Timestamp) -> bool {
+        self.refusals.get(&account).is_some_and(|refusal| now < refusal.until)
+            || self.sold_out.get(&(account, offer.clone())).is_some_and(|until| now < *until)
     }
 
     /// An agent of `pool` connected: its row of failures is over.

@@ -1,0 +1,374 @@
+//! The only place that changes the outside world. Each step is safe to repeat and stands alone.
+//!
+//! Launching: register the agent, create the instance; if that fails, delete the record. Retiring: see the record
+//! cordoned, see no running task, delete the record (the server refuses while a task runs), then the instance. A crash
+//! between any two calls leaves what the next pass recognises: a record without instance, or an instance without record.
+//!
+//! Whatever is unclear counts as busy: the step ends, and a later pass tries again.
+
+use std::time::Duration;
+
+use secrecy::SecretString;
+use tracing::Instrument;
+
+use super::{Reconciler, State};
+use crate::bootstrap;
+use crate::model::action::{Action, Step};
+use crate::model::ids::{AgentId, InstanceId, LaunchName};
+use crate::model::instance::OfferKey;
+use crate::model::memory::{Cordon, REFUSAL_PAUSE, Refusal, SOLD_OUT_PAUSE};
+use crate::model::pool::AccountId;
+use crate::model::snapshot::Launching;
+use crate::model::{age, later};
+use crate::plan::SEEN_LATELY;
+use crate::provider::{Launch, ProviderError};
+use crate::settings::PoolSettings;
+use crate::woodpecker;
+
+/// A step is given up after this; every call in it has its own, shorter timeout.
+const STEP_TIMEOUT: Duration = Duration::from_secs(90);
+
+/// Why a step did not reach its end.
+#[derive(Debug, thiserror::Error)]
+enum Failure {
+    #[error("{0}")]
+    Woodpecker(#[from] woodpecker::Error),
+    #[error("{0}")]
+    Provider(#[from] ProviderError),
+    #[error(transparent)]
+    Image(#[from] bootstrap::image::NoImage),
+    /// The world is not as the plan saw it: the next pass decides anew.
+    #[error("{0}")]
+    Changed(&'static str),
+    /// Another launch has just been told that this one can't be had.
+    #[error("another launch was refused")]
+    Overtaken,
+    #[error("given up after {} s", STEP_TIMEOUT.as_secs())]
+    TimedOut,
+}
+
+impl Reconciler {
+    /// Begins a step beside the loop.
+    pub(super) fn begin(&self, step: &Step) {
+        let Some(pool) = self.0.settings.pools.iter().position(|pool| pool.name == step.pool) else { return };
+        self.state().mark(step, self.0.clock.now());
+        let reconciler = self.clone();
+        let step = step.clone();
+        let span = tracing::info_span!("step", pool = %step.pool, kind = step.action.kind());
+        let work = async move {
+            let pool = &reconciler.0.settings.pools[pool];
+            let permits = reconciler.0.providers.get(pool.account.0).map(|account| account.permits.clone());
+            let _permit = match permits {
+                Some(permits) => permits.acquire_owned().await.ok(),
+                None => None,
+            };
+            let carried_out = reconciler.carry_out(pool, &step.action);
+            let outcome = tokio::time::timeout(STEP_TIMEOUT, carried_out).await.unwrap_or(Err(Failure::TimedOut));
+            reconciler.finish(pool, &step, outcome);
+        };
+        self.0.operations.spawn(work.instrument(span));
+    }
+
+    async fn carry_out(&self, pool: &PoolSettings, action: &Action) -> Result<(), Failure> {
+        match action {
+            Action::Launch { name, offer } => self.launch(pool, name, offer).await,
+            Action::Cordon { agent, name: _ } => self.cordon(*agent).await,
+            Action::Uncordon { agent, name: _ } => self.uncordon(*agent).await,
+            Action::Retire { agent, name: _, instance, cordoned } => {
+                self.retire(pool, *agent, instance.as_ref(), *cordoned).await
+            }
+            Action::DeleteInstance { instance, name, agent } => {
+                self.delete_instance(pool, instance, name, *agent).await
+            }
+        }
+    }
+
+    async fn launch(&self, pool: &PoolSettings, name: &LaunchName, offer: &OfferKey) -> Result<(), Failure> {
+        if self.state().memory.cannot_be_had(pool.account, offer, self.0.clock.now()) {
+            return Err(Failure::Overtaken);
+        }
+        let (agent, secret): (Option<AgentId>, SecretString) = if let Some(secret) = &pool.agent.shared_secret {
+            (None, secret.clone())
+        } else {
+            let registered = self.0.woodpecker.register(name.as_str()).await?;
+            self.state().registered(name, registered.id);
+            (Some(registered.id), registered.token)
+        };
+        let created = self.create(pool, name, offer, agent, &secret).await;
+        match (&created, agent) {
+            // It may come up all the same; a record without an instance is cleared once that is certain.
+            (Ok(()) | Err(Failure::Provider(ProviderError::Unclear(_))), _) | (Err(_), None) => {}
+            (Err(_), Some(agent)) => {
+                if let Err(error) = self.0.woodpecker.delete_agent(agent).await {
+                    tracing::warn!(agent = %agent, "the record of a failed launch stays for now: {error}");
+                }
+            }
+        }
+        created
+    }
+
+    async fn create(
+        &self,
+        pool: &PoolSettings,
+        name: &LaunchName,
+        offer: &OfferKey,
+        agent: Option<AgentId>,
+        secret: &SecretString,
+    ) -> Result<(), Failure> {
+        let Some(account) = self.0.providers.get(pool.account.0) else {
+            return Err(Failure::Changed("its provider account is not configured"));
+        };
+        let image = match &pool.agent.image {
+            Some(image) => image.clone(),
+            // Asked each time: the server may have been upgraded since the start.
+            None => bootstrap::image::of_server(&self.0.woodpecker.version().await?)?,
+        };
+        let user_data = bootstrap::user_data(&pool.agent, &image, name, secret);
+        let installation = &self.0.settings.installation;
+        let launch = Launch { installation, pool, name, agent, offer, user_data: &user_data };
+        account.provider.launch(&launch).await?;
+        Ok(())
+    }
+
+    async fn cordon(&self, agent: AgentId) -> Result<(), Failure> {
+        let before = self.0.woodpecker.agent(agent).await?;
+        // Said before it is done: if the answer is lost, the cordon is still known as ours.
+        let since = self.0.clock.now();
+        self.state().memory.cordons.insert(agent, Cordon { since, ours: true });
+        self.0.woodpecker.set_no_schedule(agent, &before.name, true).await?;
+        if !self.0.woodpecker.agent(agent).await?.no_schedule {
+            return Err(Failure::Changed("the server did not keep the cordon"));
+        }
+        let since = self.0.clock.now();
+        self.state().memory.cordons.insert(agent, Cordon { since, ours: true });
+        Ok(())
+    }
+
+    async fn uncordon(&self, agent: AgentId) -> Result<(), Failure> {
+        let before = self.0.woodpecker.agent(agent).await?;
+        self.0.woodpecker.set_no_schedule(agent, &before.name, false).await?;
+        self.state().memory.cordons.remove(&agent);
+        Ok(())
+    }
+
+    async fn retire(
+        &self,
+        pool: &PoolSettings,
+        agent: AgentId,
+        instance: Option<&InstanceId>,
+        cordoned: bool,
+    ) -> Result<(), Failure> {
+        match self.0.woodpecker.agent(agent).await {
+            Err(woodpecker::Error::NotFound { .. }) => {}
+            Err(error) => return Err(error.into()),
+            Ok(record) => {
+                let heard_of = match (record.last_contact, instance) {
+                    (None, _) => false,
+                    (Some(_), Some(_)) => true,
+                    (Some(last_contact), None) => age(self.0.clock.now(), last_contact) < SEEN_LATELY,
+                };
+                if cordoned && !record.no_schedule {
+                    return Err(Failure::Changed("it is not cordoned any more"));
+                }
+                if !cordoned && heard_of {
+                    return Err(Failure::Changed("it was heard of meanwhile"));
+                }
+                if !self.0.woodpecker.agent_tasks(agent).await?.is_empty() {
+                    return Err(Failure::Changed("it was given a task meanwhile"));
+                }
+                self.0.woodpecker.delete_agent(agent).await?;
+            }
+        }
+        let Some(instance) = instance else { return Ok(()) };
+        self.state().memory.record_deleted.insert(instance.clone());
+        self.remove(pool.account, instance).await
+    }
+
+    async fn delete_instance(
+        &self,
+        pool: &PoolSettings,
+        instance: &InstanceId,
+        name: &LaunchName,
+        agent: Option<AgentId>,
+    ) -> Result<(), Failure> {
+        if let Some(agent) = agent {
+            match self.0.woodpecker.agent(agent).await {
+                Err(woodpecker::Error::NotFound { .. }) => {}
+                Ok(_) => return Err(Failure::Changed("its record is there after all")),
+                Err(error) => return Err(error.into()),
+            }
+        } else {
+            let agents = self.0.woodpecker.agents().await?.agents;
+            if agents.iter().any(|agent| agent.name == name.as_str()) {
+                return Err(Failure::Changed("its record is there after all"));
+            }
+        }
+        self.remove(pool.account, instance).await
+    }
+
+    async fn remove(&self, account: AccountId, instance: &InstanceId) -> Result<(), Failure> {
+        let Some(at) = self.0.providers.get(account.0) else {
+            return Err(Failure::Changed("its provider account is not configured"));
+        };
+        at.provider.delete(instance).await?;
+        self.state().listings.deleted(account, instance);
+        Ok(())
+    }
+
+    /// Notes what came of a step and frees what it held.
+    fn finish(&self, pool: &PoolSettings, step: &Step, outcome: Result<(), Failure>) {
+        let now = self.0.clock.now();
+        let mut state = self.state();
+        state.unmark(
+            step,
+            matches!(outcome, Ok(()) | Err(Failure::Provider(ProviderError::Unclear(_)) | Failure::TimedOut)),
+        );
+        match step.action {
+            Action::Launch { .. } | Action::Retire { .. } | Action::DeleteInstance { .. } => {
+                state.listings.expire(pool.account);
+            }
+            Action::Cordon { .. } | Action::Uncordon { .. } => {}
+        }
+        let error = match outcome {
+            Ok(()) => {
+                tracing::info!("done: {} ({})", step.action, step.reason);
+                drop(state);
+                self.wake();
+                return;
+            }
+            Err(error) => error,
+        };
+        let told = match (&step.action, &error) {
+            (Action::Launch { name, offer }, Failure::Provider(error)) => {
+                launch_refused(&mut state, pool, name, offer, error, now)
+            }
+            (
+                Action::Launch { name, .. },
+                Failure::Woodpecker(_) | Failure::Image(_) | Failure::Changed(_) | Failure::TimedOut,
+            ) => {
+                state.memory.launch_failed(&pool.name, name, error.to_string(), now);
+                Told::Now
+            }
+            (Action::Launch { .. }, Failure::Overtaken) => Told::Before,
+            (
+                Action::Cordon { .. } | Action::Uncordon { .. } | Action::Retire { .. } | Action::DeleteInstance { .. },
+                Failure::Woodpecker(_)
+                | Failure::Provider(_)
+                | Failure::Image(_)
+                | Failure::Changed(_)
+                | Failure::Overtaken
+                | Failure::TimedOut,
+            ) => Told::Now,
+        };
+        drop(state);
+        match told {
+            Told::Before => {}
+            Told::Now => tracing::warn!("not done: {} ({}): {error}", step.action, step.reason),
+            Told::NextCandidate => {
+                tracing::warn!("not done: {}: {error}; the next candidate is tried", step.action);
+                self.wake();
+            }
+        }
+    }
+}
+
+/// What is said of a step that failed.
+enum Told {
+    /// The same was said a moment ago.
+    Before,
+    Now,
+    /// And another candidate may be had at once.
+    NextCandidate,
+}
+
+/// Notes why a launch was refused.
+fn launch_refused(
+    state: &mut State,
+    pool: &PoolSettings,
+    name: &LaunchName,
+    offer: &OfferKey,
+    error: &ProviderError,
+    now: jiff::Timestamp,
+) -> Told {
+    let said = state.memory.cannot_be_had(pool.account, offer, now);
+    let why = error.to_string();
+    let told = match error {
+        ProviderError::SoldOut(_) => {
+            state.memory.sold_out.insert((pool.account, offer.clone()), later(now, SOLD_OUT_PAUSE));
+            Told::NextCandidate
+        }
+        ProviderError::Quota(_) | ProviderError::Unauthorised(_) => {
+            state.memory.refusals.insert(pool.account, Refusal { why, until: later(now, REFUSAL_PAUSE) });
+            Told::Now
+        }
+        ProviderError::RateLimited { until } => {
+            state.memory.refusals.insert(pool.account, Refusal { why, until: *until });
+            Told::Now
+        }
+        // Counted if no listing ever shows it.
+        ProviderError::Unclear(_) => Told::Now,
+        ProviderError::Locked(_) | ProviderError::Rejected(_) | ProviderError::Unavailable(_) => {
+            state.memory.launch_failed(&pool.name, name, why, now);
+            Told::Now
+        }
+    };
+    if said { Told::Before } else { told }
+}
+
+impl State {
+    /// A step is about to begin: it counts as what it is going to be.
+    fn mark(&mut self, step: &Step, now: jiff::Timestamp) {
+        match &step.action {
+            Action::Launch { name, offer } => {
+                self.operating.insert(name.clone());
+                self.in_flight.launches.push(Launching {
+                    pool: step.pool.clone(),
+                    name: name.clone(),
+                    offer: offer.clone(),
+                    since: now,
+                    agent: None,
+                });
+            }
+            Action::Cordon { agent, .. } | Action::Uncordon { agent, .. } => {
+                self.in_flight.agents.insert(*agent);
+            }
+            Action::Retire { agent, instance, .. } => {
+                self.in_flight.agents.insert(*agent);
+                self.in_flight.instances.extend(instance.clone());
+            }
+            Action::DeleteInstance { instance, .. } => {
+                self.in_flight.instances.insert(instance.clone());
+            }
+        }
+    }
+
+    /// A step has ended. A launch goes on counting if its instance may be there.
+    fn unmark(&mut self, step: &Step, may_be_there: bool) {
+        match &step.action {
+            Action::Launch { name, .. } => {
+                self.operating.remove(name);
+                if !may_be_there {
+                    self.in_flight.launches.retain(|launch| launch.name != *name);
+                }
+            }
+            Action::Cordon { agent, .. } | Action::Uncordon { agent, .. } => {
+                self.in_flight.agents.remove(agent);
+            }
+            Action::Retire { agent, instance, .. } => {
+                self.in_flight.agents.remove(agent);
+                if let Some(instance) = instance {
+                    self.in_flight.instances.remove(instance);
+                }
+            }
+            Action::DeleteInstance { instance, .. } => {
+                self.in_flight.instances.remove(instance);
+            }
+        }
+    }
+
+    fn registered(&mut self, name: &LaunchName, agent: AgentId) {
+        if let Some(launch) = self.in_flight.launches.iter_mut().find(|launch| launch.name == *name) {
+            launch.agent = Some(agent);
+        }
+    }
+}

@@ -1,0 +1,274 @@
+//! Reads both sides into a snapshot. Unknown is not absent: what could not be read whole is said to be unknown.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use jiff::{SignedDuration, Timestamp};
+
+use super::{Reconciler, State};
+use crate::model::agent::Agent;
+use crate::model::ids::InstanceId;
+use crate::model::instance::Instance;
+use crate::model::pool::{AccountId, Billing, Pool};
+use crate::model::snapshot::{Launching, Listing, Queue, Snapshot};
+use crate::model::{age, later};
+use crate::plan::LISTING_LAG;
+use crate::settings::PoolSettings;
+use crate::woodpecker::Agents;
+
+/// A listing serves so long while nothing is to be created or removed: 60 calls an hour of Hetzner's 3,600.
+pub(super) const LISTING_KEPT: Duration = Duration::from_mins(1);
+/// A pass waits so long for a listing; one that comes later serves the next pass.
+const LISTING_WAIT: Duration = Duration::from_secs(5);
+/// Clocks that differ by more than this are corrected for: agents' times are the server's.
+const CLOCK_TOLERANCE: SignedDuration = SignedDuration::from_secs(5);
+
+/// What Woodpecker said.
+pub(super) struct Woodpecker {
+    queue: Queue,
+    agents: Vec<Agent>,
+}
+
+/// The listings of the accounts, as they were last read.
+#[derive(Default)]
+pub(super) struct Listings(BTreeMap<AccountId, Read>);
+
+#[derive(Default)]
+struct Read {
+    /// The last whole answer, and when it was asked for.
+    known: Option<(Timestamp, Vec<Instance>)>,
+    /// Why there is none newer.
+    failed: Option<String>,
+    /// An answer is awaited.
+    asking: bool,
+    /// Instances were there in the answer before this one, and none are now: it has to be seen again.
+    suspicious: bool,
+}
+
+/// The agents as they were last read: to doubt an empty list.
+#[derive(Default)]
+pub(super) struct AgentsSeen {
+    any: bool,
+    doubted: bool,
+}
+
+impl Listings {
+    /// The next pass asks again, whatever is known now: something was created or removed.
+    pub(super) fn expire(&mut self, account: AccountId) {
+        if let Some(read) = self.0.get_mut(&account)
+            && let Some((listed, _)) = &mut read.known
+        {
+            *listed = Timestamp::MIN;
+        }
+    }
+
+    /// An instance was deleted: its absence is no surprise.
+    pub(super) fn deleted(&mut self, account: AccountId, instance: &InstanceId) {
+        if let Some(read) = self.0.get_mut(&account)
+            && let Some((_, instances)) = &mut read.known
+        {
+            instances.retain(|known| known.id != *instance);
+        }
+    }
+}
+
+impl Reconciler {
+    /// The queue and every agent.
+    pub(super) async fn read_woodpecker(&self) -> Result<Woodpecker, String> {
+        let (queue, agents) = tokio::join!(self.0.woodpecker.queue(), self.0.woodpecker.agents());
+        let queue = queue.map_err(|error| error.to_string())?;
+        let Agents { agents, server_time } = agents.map_err(|error| error.to_string())?;
+        self.state().agents.doubt(&queue, &agents)?;
+        Ok(Woodpecker { queue, agents: on_our_clock(agents, server_time, self.0.clock.now()) })
+    }
+
+    /// Lists these accounts at the same time, unless what is known is younger than `kept`.
+    pub(super) async fn list(&self, accounts: &[AccountId], kept: Duration) {
+        let mut asked = Vec::new();
+        for &account in accounts {
+            let now = self.0.clock.now();
+            let mut state = self.state();
+            let read = state.listings.0.entry(account).or_default();
+            let young = read.known.as_ref().is_some_and(|(listed, _)| age(now, *listed) < kept);
+            if read.asking || (young && read.failed.is_none() && !read.suspicious) {
+                continue;
+            }
+            read.asking = true;
+            drop(state);
+            let reconciler = self.clone();
+            asked.push(tokio::spawn(async move { reconciler.list_one(account, now).await }));
+        }
+        // The tasks go on if the wait ends first; their answers serve the next pass.
+        if tokio::time::timeout(LISTING_WAIT, futures_util::future::join_all(asked)).await.is_err() {
+            for account in accounts {
+                if let Some(read) = self.state().listings.0.get_mut(account)
+                    && read.asking
+                {
+                    read.failed = Some("the provider takes long to answer".to_owned());
+                }
+            }
+        }
+    }
+
+    async fn list_one(&self, account: AccountId, asked: Timestamp) {
+        let Some(provider) = self.0.providers.get(account.0).map(|account| account.provider.clone()) else { return };
+        let answer = provider.list(&self.0.settings.installation).await;
+        let mut state = self.state();
+        let read = state.listings.0.entry(account).or_default();
+        read.asking = false;
+        match answer {
+            Ok(instances) => {
+                let had_some = read.known.as_ref().is_some_and(|(_, before)| !before.is_empty());
+                if instances.is_empty() && had_some && !read.suspicious {
+                    read.suspicious = true;
+                    read.failed = Some("it lists no instances, though there were some a moment ago".to_owned());
+                } else {
+                    *read = Read { known: Some((asked, instances)), ..Read::default() };
+                }
+            }
+            Err(error) => read.failed = Some(error.to_string()),
+        }
+    }
+
+    /// Puts together what is known now.
+    pub(super) fn snapshot(&self, woodpecker: &Woodpecker, state: &mut State) -> Snapshot {
+        let now = self.0.clock.now();
+        let instances = self.accounts().into_iter().map(|account| (account, state.listings.get(account))).collect();
+        state.forget_listed_launches(&instances, now, &self.0.settings.pools);
+        Snapshot {
+            now,
+            installation: self.0.settings.installation.clone(),
+            poll_interval: self.0.settings.poll_interval,
+            pools: self.0.settings.pools.iter().map(|pool| state.pool(pool)).collect(),
+            queue: woodpecker.queue.clone(),
+            agents: woodpecker.agents.clone(),
+            instances,
+            in_flight: state.in_flight.clone(),
+        }
+    }
+}
+
+impl Listings {
+    fn get(&self, account: AccountId) -> Listing {
+        let unknown = |why: &str| Listing::Unknown { why: why.to_owned() };
+        match self.0.get(&account) {
+            None => unknown("not asked yet"),
+            Some(Read { failed: Some(why), .. }) => unknown(why),
+            Some(Read { known: Some((listed, instances)), .. }) => {
+                Listing::Known { listed: *listed, instances: instances.clone() }
+            }
+            Some(Read { known: None, .. }) => unknown("the provider has not answered yet"),
+        }
+    }
+}
+
+impl AgentsSeen {
+    /// An empty list is believed when it is seen a second time, if there were agents before or some are at work.
+    fn doubt(&mut self, queue: &Queue, agents: &[Agent]) -> Result<(), String> {
+        let impossible = agents.is_empty() && queue.running.iter().any(|task| task.agent.is_some());
+        let surprising = agents.is_empty() && self.any;
+        if (impossible || surprising) && !self.doubted {
+            self.doubted = true;
+            return Err("the server lists no agents, though there were some a moment ago: looking again".to_owned());
+        }
+        self.doubted = false;
+        self.any = !agents.is_empty();
+        Ok(())
+    }
+}
+
+impl State {
+    /// A launch counts until a listing that is younger than it shows its instance, or cannot be expected to any more.
+    fn forget_listed_launches(
+        &mut self,
+        listings: &BTreeMap<AccountId, Listing>,
+        now: Timestamp,
+        pools: &[PoolSettings],
+    ) {
+        let Self { in_flight, memory, operating, .. } = self;
+        in_flight.launches.retain(|launch: &Launching| {
+            if operating.contains(&launch.name) {
+                return true;
+            }
+            let account = pools.iter().find(|pool| pool.name == launch.pool).map(|pool| pool.account);
+            let listed = account.and_then(|account| listings.get(&account)).is_some_and(|listing| match listing {
+                Listing::Known { instances, .. } => instances.iter().any(|instance| instance.name == launch.name),
+                Listing::Unknown { .. } => false,
+            });
+            let given_up = now >= later(launch.since, LISTING_LAG.saturating_mul(2));
+            if given_up && !listed {
+                let why = format!("{} was ordered, and the provider never listed it", launch.name);
+                memory.launch_failed(&launch.pool, &launch.name, why, now);
+            }
+            !listed && !given_up
+        });
+    }
+
+    fn pool(&self, settings: &PoolSettings) -> Pool {
+        let PoolSettings { name, account, min, max, idle_timeout, billing, boot_timeout, agent, launch: _ } = settings;
+        let billing: Billing = *billing;
+        Pool {
+            name: name.clone(),
+            account: *account,
+            filter_labels: agent.labels.clone(),
+            backend: agent.backend.clone(),
+            market: self.market.of(name),
+            slots: agent.slots,
+            min: *min,
+            max: *max,
+            idle_timeout: *idle_timeout,
+            billing,
+            boot_timeout: *boot_timeout,
+            shared_secret: agent.shared_secret.is_some(),
+        }
+    }
+}
+
+/// Agents' times are by the server's clock; what is compared with ours must be by ours.
+fn on_our_clock(mut agents: Vec<Agent>, server_time: Option<Timestamp>, now: Timestamp) -> Vec<Agent> {
+    let Some(ahead) = server_time.map(|server_time| server_time.duration_since(now)) else { return agents };
+    if ahead.abs() <= CLOCK_TOLERANCE {
+        return agents;
+    }
+    let shift = |time: Timestamp| time.checked_sub(ahead).unwrap_or(time);
+    for agent in &mut agents {
+        agent.created = shift(agent.created);
+        agent.last_contact = agent.last_contact.map(shift);
+        agent.last_work = agent.last_work.map(shift);
+    }
+    agents
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_server_whose_clock_is_ten_minutes_behind_has_agents_that_were_seen_just_now() {
+        let now: Timestamp = "2026-12-01T12:00:00Z".parse().unwrap();
+        let theirs: Timestamp = "2026-12-01T11:50:00Z".parse().unwrap();
+        let agent = Agent {
+            id: crate::model::ids::AgentId(1),
+            name: "a".to_owned(),
+            created: theirs,
+            last_contact: Some(theirs),
+            last_work: None,
+            platform: String::new(),
+            backend: String::new(),
+            capacity: 1,
+            no_schedule: false,
+            custom_labels: None,
+            organisation: None,
+        };
+        let agents = on_our_clock(vec![agent], Some(theirs), now);
+        assert_eq!(agents[0].last_contact, Some(now));
+    }
+
+    #[test]
+    fn an_empty_list_of_agents_is_believed_when_it_is_seen_again() {
+        let mut seen = AgentsSeen { any: true, doubted: false };
+        assert!(seen.doubt(&Queue::default(), &[]).is_err());
+        assert!(seen.doubt(&Queue::default(), &[]).is_ok());
+        assert!(seen.doubt(&Queue::default(), &[]).is_ok());
+    }
+}

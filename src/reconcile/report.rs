@@ -1,0 +1,80 @@
+//! Says what was decided: each thing when it changes, not once a pass.
+
+use std::collections::BTreeMap;
+
+use crate::model::action::{Hold, Notice, Plan, TaskDecision};
+use crate::model::ids::PoolName;
+use crate::model::snapshot::{Listing, Snapshot};
+
+/// What was said last.
+#[derive(Default)]
+pub(super) struct Said {
+    skipped: Option<String>,
+    notices: Vec<Notice>,
+    holds: BTreeMap<(PoolName, &'static str), u32>,
+    listings: BTreeMap<usize, String>,
+}
+
+impl Said {
+    /// A pass could not read Woodpecker.
+    pub(super) fn skipped(&mut self, why: &str) {
+        if self.skipped.as_deref() != Some(why) {
+            tracing::warn!("nothing is decided: {why}");
+            self.skipped = Some(why.to_owned());
+        }
+    }
+
+    /// A pass decided.
+    pub(super) fn decided(&mut self, snapshot: &Snapshot, plan: &Plan) {
+        if self.skipped.take().is_some() {
+            tracing::info!("Woodpecker answers again");
+        }
+        for step in &plan.steps {
+            tracing::info!(pool = %step.pool, kind = step.action.kind(), "{}: {}", step.action, step.reason);
+        }
+        for notice in plan.notices.iter().filter(|notice| !self.notices.contains(notice)) {
+            tracing::warn!("{notice}");
+        }
+        self.notices.clone_from(&plan.notices);
+        self.say_listings(snapshot);
+        self.say_holds(plan);
+        for (pool, totals) in &plan.totals {
+            tracing::debug!(%pool, uncovered = totals.uncovered, instances = totals.instances, "planned");
+        }
+    }
+
+    fn say_listings(&mut self, snapshot: &Snapshot) {
+        for (account, listing) in &snapshot.instances {
+            match listing {
+                Listing::Unknown { why } => {
+                    if self.listings.insert(account.0, why.clone()).as_ref() != Some(why) {
+                        tracing::warn!("instances are not known, so none is created or removed: {why}");
+                    }
+                }
+                Listing::Known { .. } => {
+                    if self.listings.remove(&account.0).is_some() {
+                        tracing::info!("instances are known again");
+                    }
+                }
+            }
+        }
+    }
+
+    /// How many tasks wait for which reason, when that changes.
+    fn say_holds(&mut self, plan: &Plan) {
+        let mut holds: BTreeMap<(PoolName, &'static str), (u32, &Hold)> = BTreeMap::new();
+        for (_, decision) in &plan.tasks {
+            if let TaskDecision::Held { why } = decision {
+                for (pool, hold) in why {
+                    holds.entry((pool.clone(), hold.kind())).or_insert((0, hold)).0 += 1;
+                }
+            }
+        }
+        for (key, (tasks, hold)) in &holds {
+            if !self.holds.contains_key(key) {
+                tracing::warn!(pool = %key.0, tasks, hold = key.1, "tasks wait: {hold}");
+            }
+        }
+        self.holds = holds.into_iter().map(|(key, (tasks, _))| (key, tasks)).collect();
+    }
+}
