@@ -12,6 +12,7 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 
+use super::faults::MachineFault;
 use super::http::Answer;
 use super::machine::ProcessId;
 use super::state::State;
@@ -41,7 +42,7 @@ pub(super) struct Hetzner {
 pub(super) struct Server {
     pub(super) name: String,
     pub(super) status: Status,
-    pub(super) server_type: String,
+    pub(super) type_name: String,
     location: String,
     created: Timestamp,
     labels: BTreeMap<String, String>,
@@ -53,13 +54,9 @@ pub(super) struct Server {
     networks: Vec<u64>,
     firewalls: Vec<u64>,
     placement_group: Option<u64>,
-    /// Lists leave it out before.
-    listed_from: Timestamp,
     pub(super) locked_until: Option<Timestamp>,
-    deletion_takes: Duration,
-    pub(super) never_boots: bool,
-    pub(super) stays_off: bool,
-    pub(super) odd: bool,
+    /// What goes wrong with it.
+    pub(super) flaws: Vec<MachineFault>,
     /// Index of its receipt.
     receipt: usize,
     pub(super) process: Option<ProcessId>,
@@ -238,7 +235,7 @@ impl Hetzner {
             id: InstanceId(id.to_string()),
             name: server.name.clone(),
             status: server.status.word(),
-            server_type: server.server_type.clone(),
+            server_type: server.type_name.clone(),
             location: server.location.clone(),
             image: catalogue::image(server.image).map_or("", |image| image.name).to_owned(),
             labels: server.labels.clone(),
@@ -281,7 +278,10 @@ impl Budget {
         // Unix seconds, rounded up: a call at that second must be possible.
         let reset = self.reset(now);
         let reset = reset.as_second() + i64::from(reset.subsec_nanosecond() > 0);
-        answer.with("ratelimit-limit", self.an_hour).with("ratelimit-remaining", left).with("ratelimit-reset", reset)
+        answer
+            .with("ratelimit-limit", self.an_hour.to_string())
+            .with("ratelimit-remaining", left.to_string())
+            .with("ratelimit-reset", reset.to_string())
     }
 }
 

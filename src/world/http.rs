@@ -115,8 +115,8 @@ impl Answer {
         Self { status, content_type, headers: Vec::new(), body: Content::Whole(body) }
     }
 
-    pub(super) fn with(mut self, header: &'static str, value: impl ToString) -> Self {
-        self.headers.push((header, value.to_string()));
+    pub(super) fn with(mut self, header: &'static str, value: impl Into<String>) -> Self {
+        self.headers.push((header, value.into()));
         self
     }
 }
@@ -158,7 +158,9 @@ impl State {
                 }
             },
             AnswerFault::RateLimited(time) => match endpoint.side() {
-                Side::Woodpecker => Answer::text(429, "too many requests").with("retry-after", time.as_secs()),
+                Side::Woodpecker => {
+                    Answer::text(429, "too many requests").with("retry-after", time.as_secs().to_string())
+                }
                 Side::Hetzner => self.exhaust_budget(time),
             },
             AnswerFault::Refused(code) => super::hetzner::routes::error(code, "refused"),

@@ -8,6 +8,7 @@ use base64::engine::general_purpose::STANDARD;
 use jiff::Timestamp;
 use serde::Deserialize;
 
+use super::faults::MachineFault;
 use super::hetzner::Status;
 use super::history::{Cause, Event, KilledJob};
 use super::state::State;
@@ -89,8 +90,8 @@ impl Environment {
         let get = |name: &str| {
             let pairs = text.lines().filter(|line| !line.trim_start().starts_with('#'));
             let pairs = pairs.filter_map(|line| line.split_once('='));
-            let values = pairs.filter(|(key, _)| key.trim() == name).map(|(_, value)| value.to_owned());
-            values.last().filter(|value| !value.is_empty())
+            let mut values = pairs.filter(|(key, _)| key.trim() == name).map(|(_, value)| value.to_owned());
+            values.next_back().filter(|value| !value.is_empty())
         };
         let server = get("WOODPECKER_SERVER").ok_or("WOODPECKER_SERVER is not set")?;
         if server.contains("://") {
@@ -114,7 +115,7 @@ impl State {
         if let Some(server) = self.hetzner.servers.get_mut(&id)
             && server.status == Status::Initializing
         {
-            server.status = if server.stays_off { Status::Off } else { Status::Starting };
+            server.status = if server.flaws.contains(&MachineFault::StaysOff) { Status::Off } else { Status::Starting };
         }
     }
 
@@ -123,7 +124,7 @@ impl State {
         if let Some(server) = self.hetzner.servers.get_mut(&id)
             && server.status == Status::Starting
         {
-            server.status = if server.odd { Status::Odd } else { Status::Running };
+            server.status = if server.flaws.contains(&MachineFault::OddStatus) { Status::Odd } else { Status::Running };
             let name = server.name.clone();
             self.tell(Event::ServerRunning { server: InstanceId(id.to_string()), name });
         }
@@ -142,18 +143,18 @@ impl State {
 
     fn boot(&mut self, id: u64) -> Result<(), String> {
         let server = self.hetzner.servers.get(&id).ok_or("the server is gone")?;
-        if server.never_boots {
+        if server.flaws.contains(&MachineFault::NeverBoots) {
             return Err("the machine hangs".to_owned());
         }
         let environment = Environment::read(&server.user_data)?;
-        let platform = self.hetzner.catalogue.platform(&server.server_type);
+        let platform = self.hetzner.catalogue.platform(&server.type_name);
         let hostname = environment.hostname.unwrap_or_else(|| server.name.clone());
-        let records = &self.woodpecker.agents;
-        let shared = self.options.shared_secret.clone().filter(|secret| *secret == environment.secret);
-        let agent = match records.values().find(|record| record.token == environment.secret) {
-            _ if shared.is_some() => self.create_shared_record(&hostname, environment.secret).id,
-            Some(record) => record.id,
-            None => return Err("the server does not know its token".to_owned()),
+        let agent = if self.options.shared_secret.as_ref() == Some(&environment.secret) {
+            self.create_shared_record(&hostname, environment.secret).id
+        } else {
+            let mut records = self.woodpecker.agents.values();
+            let own = records.find(|record| record.token == environment.secret);
+            own.ok_or("the server does not know its token")?.id
         };
         let told = Introduction {
             hostname,

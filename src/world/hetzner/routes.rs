@@ -141,7 +141,7 @@ impl State {
         let name = request.parameter("name");
         let status = request.parameter("status");
         let found = self.hetzner.servers.iter().filter(|(_, server)| {
-            self.now >= server.listed_from
+            server.is_listed(self.now)
                 && name.is_none_or(|name| name == server.name)
                 && status.is_none_or(|status| status == server.status.word())
                 && selector.takes(server)
@@ -171,7 +171,7 @@ impl State {
             _ => self.resources_json(Resource::PlacementGroup),
         };
         if let Some(id) = request.id {
-            let found = entries.into_iter().find(|entry| entry["id"].to_string() == id);
+            let found = entries.into_iter().find(|entry| entry["id"].as_u64() == id.parse().ok());
             let single = key.strip_suffix('s').unwrap_or(key);
             return found.map_or_else(
                 || error("not_found", &format!("{single} with ID '{id}' not found")),
@@ -221,7 +221,7 @@ impl State {
         let project = &self.hetzner;
         let Some(server) = project.servers.get(&id) else { return Value::Null };
         let sold_out = |server_type: &str, location: &str| project.is_sold_out(server_type, location, self.now);
-        let server_type = project.catalogue.find(&server.server_type);
+        let server_type = project.catalogue.find(&server.type_name);
         let location = LOCATIONS.iter().find(|location| location.name == server.location);
         let third = id % 250 + 1;
         let ipv4 = json!({ "id": id + 1, "ip": format!("192.0.2.{third}"), "blocked": false, "dns_ptr": null });

@@ -124,11 +124,11 @@ impl State {
         if project.is_sold_out(server_type.name, &location, self.now) {
             return Err(("resource_unavailable", "error during placement".to_owned()));
         }
-        let server_type = server_type.name.to_owned();
+        let type_name = server_type.name.to_owned();
         let server = Server {
             name: order.name,
             status: Status::Initializing,
-            server_type,
+            type_name,
             location,
             created: self.now,
             labels: order.labels,
@@ -140,12 +140,14 @@ impl State {
             networks,
             firewalls,
             placement_group,
-            listed_from: self.now,
             locked_until: None,
-            deletion_takes: Duration::ZERO,
-            never_boots: false,
-            stays_off: order.start_after_create == Some(false),
-            odd: false,
+            // Asked for, it is no fault.
+            flaws: order
+                .start_after_create
+                .filter(|start| !start)
+                .map(|_| MachineFault::StaysOff)
+                .into_iter()
+                .collect(),
             receipt: project.receipts.len(),
             process: None,
         };
@@ -156,22 +158,14 @@ impl State {
     fn put_up(&mut self, mut server: Server) -> u64 {
         let id = self.hetzner.next_id();
         let mut boot = self.options.boot_time + self.draw_up_to(self.options.boot_spread);
-        for fault in self.faults.machine(self.now, &mut self.rng) {
-            match fault {
-                MachineFault::NeverBoots => server.never_boots = true,
-                MachineFault::BootsSlowly(time) => boot += time,
-                MachineFault::StaysOff => server.stays_off = true,
-                MachineFault::ListedLate(time) => server.listed_from = later(self.now, time),
-                MachineFault::DeletesSlowly(time) => server.deletion_takes = time,
-                MachineFault::OddStatus => server.odd = true,
-            }
-        }
-        let hourly = self.hetzner.catalogue.hourly(&server.server_type).unwrap_or(0);
+        server.flaws.extend(self.faults.machine(self.now, &mut self.rng));
+        boot += server.delay(|flaw| if let MachineFault::BootsSlowly(time) = flaw { Some(time) } else { None });
+        let hourly = self.hetzner.catalogue.hourly(&server.type_name).unwrap_or(0);
         self.hetzner.receipts.push(Receipt { hourly, created: self.now, deleted: None });
         self.tell(Event::ServerCreated {
             server: InstanceId(id.to_string()),
             name: server.name.clone(),
-            server_type: server.server_type.clone(),
+            server_type: server.type_name.clone(),
             location: server.location.clone(),
         });
         self.hetzner.servers.insert(id, server);
@@ -190,7 +184,8 @@ impl State {
             return Err(("locked", "server is locked by another action".to_owned()));
         }
         server.status = Status::Deleting;
-        let (process, wait) = (server.process.take(), server.deletion_takes);
+        let wait = server.delay(|flaw| if let MachineFault::DeletesSlowly(time) = flaw { Some(time) } else { None });
+        let process = server.process.take();
         if let Some(process) = process {
             self.kill_process(process, cause);
         }
@@ -222,6 +217,17 @@ impl super::Hetzner {
 }
 
 impl Server {
+    /// The sum of those delays that `of` picks among its flaws.
+    fn delay(&self, of: impl Fn(MachineFault) -> Option<Duration>) -> Duration {
+        self.flaws.iter().filter_map(|flaw| of(*flaw)).sum()
+    }
+
+    /// Lists show it.
+    pub(super) fn is_listed(&self, now: jiff::Timestamp) -> bool {
+        let late = self.delay(|flaw| if let MachineFault::ListedLate(time) = flaw { Some(time) } else { None });
+        now >= later(self.created, late)
+    }
+
     pub(super) fn is_locked(&self, now: jiff::Timestamp) -> bool {
         self.locked_until.is_some_and(|until| !age(until, now).is_zero())
     }
