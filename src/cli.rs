@@ -1,7 +1,6 @@
 //! The command line: `run` (the default), `plan`, `check`, `demo`. Exit codes: 0 done, 1 failed, 2 wrong settings.
 
 mod check;
-#[cfg(any())]
 mod demo;
 mod look;
 
@@ -65,7 +64,7 @@ pub fn main(variables: Vec<(String, String)>) -> ExitCode {
 async fn dispatch(command: Command, variables: Vec<(String, String)>) -> ExitCode {
     let shutdown = shutdown_on_signal();
     if let Command::Demo = command {
-        return ExitCode::SUCCESS;
+        return demo::demo(shutdown).await;
     }
     let settings = match Settings::from_vars(variables) {
         Ok(settings) => settings,

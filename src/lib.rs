@@ -26,5 +26,4 @@ pub mod reconcile;
 pub mod settings;
 pub mod telemetry;
 pub mod woodpecker;
-#[cfg(any())]
 pub mod world;

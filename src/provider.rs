@@ -98,7 +98,7 @@ pub enum ProviderError {
     #[error("{0}")]
     Unauthorised(String),
     /// No call before `until`.
-    #[error("too many calls: none before {until}")]
+    #[error("too many calls: none before {until:.0}")]
     RateLimited {
         /// From the provider's answer.
         until: Timestamp,

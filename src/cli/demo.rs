@@ -15,7 +15,7 @@ use super::{fail, failed_start};
 use crate::app::App;
 use crate::clock::Clock;
 use crate::model::ids::InstallationId;
-use crate::model::later;
+use crate::model::{age, later};
 use crate::settings::Settings;
 use crate::telemetry;
 use crate::world::{Event, Happened, World, WorldOptions};
@@ -55,10 +55,21 @@ pub(super) async fn demo(shutdown: CancellationToken) -> ExitCode {
         Err(error) => return failed_start(&error),
     };
     let teller = tokio::spawn(tell(world.subscribe()));
+    let hours = async {
+        for hour in 1_u32.. {
+            clock.sleep(age(later(morning, Duration::from_hours(1) * hour), clock.now())).await;
+            say(&format!("{}  so far {}", time_of_day(clock.now()), cost(&world, morning, clock.now())));
+        }
+    };
     let ended = shutdown.child_token();
     let scene = async {
-        day::live(&world, &clock, morning).await;
-        wait_for_evening(&world, &clock, &installation, later(morning, DAY)).await;
+        tokio::select! {
+            () = hours => {}
+            () = async {
+                day::live(&world, &clock, morning).await;
+                wait_for_evening(&world, &clock, &installation, later(morning, DAY)).await;
+            } => {}
+        }
         ended.cancel();
     };
     let (_, outcome) = tokio::join!(ended.run_until_cancelled(scene), app.run(ended.clone()));
@@ -153,17 +164,21 @@ fn summary(world: &World, morning: Timestamp, now: Timestamp, installation: &Ins
         world.killed_jobs().len()
     ));
     if let Some(mean) = waited.checked_div(done) {
-        say(&format!("  waiting     {} s on average from queue to agent", mean.as_secs()));
+        say(&format!("  waiting     {} s on average until a pipeline's first task ran", mean.as_secs()));
     }
     say(&format!("  instances   {} launched, {} left", bill.servers, left.servers.len()));
-    if let Some(price) = world.hourly_price(ALWAYS_ON) {
-        say(&format!(
-            "  cost        {:.4} EUR for {} started hours; one {ALWAYS_ON} always on costs {:.4} EUR a day",
-            bill.cost,
-            bill.hours,
-            price * 24.0
-        ));
-    }
+    say(&format!("  cost        {}", cost(world, morning, now)));
+}
+
+/// What was paid until `now`, against one server that is always on.
+fn cost(world: &World, morning: Timestamp, now: Timestamp) -> String {
+    let bill = world.bill();
+    let hours = age(now, morning).as_secs().div_ceil(60 * 60);
+    let always = world.hourly_price(ALWAYS_ON).map_or_else(String::new, |price| {
+        let price = f64::from(u32::try_from(hours).unwrap_or(u32::MAX)) * price;
+        format!("; one {ALWAYS_ON} always on: {price:.4} EUR for {hours} hours")
+    });
+    format!("{:.4} EUR for {} started hours{always}", bill.cost, bill.hours)
 }
 
 fn time_of_day(at: Timestamp) -> String {

@@ -101,7 +101,7 @@ fn decision_text(decision: &TaskDecision) -> String {
             format!("not ours: {}", mismatches.join("; "))
         }
         TaskDecision::Stuck { since, agent } => {
-            format!("stuck since {since}: agent {agent} is free and matches, but is not given it")
+            format!("stuck since {since:.0}: agent {agent} is free and matches, but is not given it")
         }
     }
 }

@@ -169,11 +169,11 @@ impl fmt::Display for Reason {
             Self::TasksWait { tasks: 1 } => f.write_str("1 task waits"),
             Self::TasksWait { tasks } => write!(f, "{tasks} tasks wait"),
             Self::BelowMinimum { min } => write!(f, "fewer usable instances than the minimum of {min}"),
-            Self::Idle { since } => write!(f, "idle since {since}"),
-            Self::PeriodEnds { ends } => write!(f, "idle, and the paid period ends at {ends}"),
-            Self::PaidAgain { until } => write!(f, "paid for again, of use until {until}"),
-            Self::NeverConnected { launched } => write!(f, "launched at {launched}, never connected"),
-            Self::ContactLost { last_contact } => write!(f, "not heard of since {last_contact}"),
+            Self::Idle { since } => write!(f, "idle since {since:.0}"),
+            Self::PeriodEnds { ends } => write!(f, "idle, and the paid period ends at {ends:.0}"),
+            Self::PaidAgain { until } => write!(f, "paid for again, of use until {until:.0}"),
+            Self::NeverConnected { launched } => write!(f, "launched at {launched:.0}, never connected"),
+            Self::ContactLost { last_contact } => write!(f, "not heard of since {last_contact:.0}"),
             Self::RecordGone => f.write_str("its agent record is gone"),
             Self::InstanceGone => f.write_str("its instance is gone"),
         }
@@ -455,15 +455,15 @@ impl fmt::Display for Hold {
         match self {
             Self::AtMaximum { max: 1 } => f.write_str("the maximum of 1 instance is reached"),
             Self::AtMaximum { max } => write!(f, "the maximum of {max} instances is reached"),
-            Self::SoldOut { until } => write!(f, "every candidate is sold out; tried again at {until}"),
-            Self::Refused { why, until } => write!(f, "the provider refuses: {why}; tried again at {until}"),
+            Self::SoldOut { until } => write!(f, "every candidate is sold out; tried again at {until:.0}"),
+            Self::Refused { why, until } => write!(f, "the provider refuses: {why}; tried again at {until:.0}"),
             Self::Trouble { failures: 1, why, until } => {
-                write!(f, "the last launch failed: {why}; tried again from {until}, one instance at a time")
+                write!(f, "the last launch failed: {why}; tried again from {until:.0}, one instance at a time")
             }
             Self::Trouble { failures, why, until } => {
                 write!(
                     f,
-                    "the last {failures} launches failed: {why}; tried again from {until}, one instance at a time"
+                    "the last {failures} launches failed: {why}; tried again from {until:.0}, one instance at a time"
                 )
             }
             Self::ListingUnknown { why } => write!(f, "what instances there are is not known: {why}"),
@@ -494,19 +494,19 @@ impl fmt::Display for Keep {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Busy => f.write_str("at work"),
-            Self::Boots { until } => write!(f, "boots, until {until} at most"),
-            Self::IdleUntil { until } => write!(f, "idle, kept until {until}"),
-            Self::PaidUntil { until } => write!(f, "idle, paid for, kept until {until}"),
+            Self::Boots { until } => write!(f, "boots, until {until:.0} at most"),
+            Self::IdleUntil { until } => write!(f, "idle, kept until {until:.0}"),
+            Self::PaidUntil { until } => write!(f, "idle, paid for, kept until {until:.0}"),
             Self::Needed => f.write_str("tasks that wait need it"),
             Self::Minimum => f.write_str("kept for the minimum"),
-            Self::Settling { until } => write!(f, "cordoned just now, looked at again at {until}"),
+            Self::Settling { until } => write!(f, "cordoned just now, looked at again at {until:.0}"),
             Self::CordonedByOthers => f.write_str("cordoned, and not by this process"),
             Self::ListingUnknown => f.write_str("what instances there are is not known"),
             Self::InstanceNotListed => f.write_str("connected, though the provider does not list its instance"),
-            Self::MissingLately { until } => write!(f, "its other half is missing; given up at {until}"),
+            Self::MissingLately { until } => write!(f, "its other half is missing; given up at {until:.0}"),
             Self::InFlight => f.write_str("an operation on it is under way"),
             Self::Deleting => f.write_str("goes away"),
-            Self::LostLately { until } => write!(f, "not heard of; given up at {until}"),
+            Self::LostLately { until } => write!(f, "not heard of; given up at {until:.0}"),
         }
     }
 }

@@ -231,7 +231,7 @@ impl Reconciler {
         }
         let error = match outcome {
             Ok(()) => {
-                tracing::info!("done: {} ({})", step.action, step.reason);
+                tracing::debug!("done: {}", step.action);
                 drop(state);
                 self.wake();
                 return;

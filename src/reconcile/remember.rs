@@ -134,7 +134,7 @@ impl Memory {
                 && let Some(name) = LaunchName::parse(&machine.name, &snapshot.installation, &machine.pool)
             {
                 let why = format!(
-                    "{name} was launched at {launched} and never connected: look whether instances reach \
+                    "{name} was launched at {launched:.0} and never connected: look whether instances reach \
                      PICUS_AGENT_WOODPECKER_SERVER, whether the agent's image can be pulled, and at the instance's console"
                 );
                 self.launch_failed(&machine.pool, &name, why, now);

@@ -13,7 +13,7 @@ use crate::world::{Event, TaskSpec, World, agent, task};
 type Scene = (u64, fn(&World));
 
 /// The day, by the minute after its morning.
-const SCENES: [Scene; 9] = [
+const SCENES: [Scene; 10] = [
     (5, |world| pipeline(world, "app", 3)),
     (50, |world| pipeline(world, "docs", 1)),
     (95, |world| {
@@ -34,9 +34,15 @@ const SCENES: [Scene; 9] = [
         pipeline(world, "docs", 2);
         arm(world, "lib");
     }),
+    (400, |world| {
+        world.add_agent(agent("old-windows").platform("windows/amd64").slots(1));
+    }),
     (430, |world| pipeline(world, "app", 4)),
     (520, |world| pipeline(world, "lib", 1)),
 ];
+
+/// Tasks that wait for no other task.
+const BEGIN: [&str; 2] = ["lint", "arm"];
 
 /// Lives the day to its last scene.
 pub(super) async fn live(world: &World, clock: &Clock, morning: Timestamp) {
@@ -48,17 +54,18 @@ pub(super) async fn live(world: &World, clock: &Clock, morning: Timestamp) {
     }
 }
 
-/// How long each task that was started waited for its agent.
+/// How long each task that begins a pipeline waited for its agent.
 pub(super) fn waits(world: &World) -> Vec<Duration> {
     let mut queued: Vec<(TaskId, Timestamp)> = Vec::new();
     let mut waits = Vec::new();
     for happened in world.take_events() {
         match happened.event {
-            Event::TaskQueued { task, .. } => queued.push((task, happened.at)),
+            Event::TaskQueued { task, name } if BEGIN.contains(&name.as_str()) => queued.push((task, happened.at)),
             Event::TaskStarted { task, .. } => {
                 waits.extend(queued.iter().find(|(id, _)| *id == task).map(|(_, at)| age(happened.at, *at)));
             }
-            Event::TaskDone { .. }
+            Event::TaskQueued { .. }
+            | Event::TaskDone { .. }
             | Event::JobKilled(_)
             | Event::TaskRequeued { .. }
             | Event::RecordCreated { .. }
