@@ -10,7 +10,7 @@
 //! | `endpoint.rs` | which call is which |
 //! | `faults.rs` | what goes wrong, where, and for how long |
 //! | `woodpecker.rs` | the server's records; `queue.rs`, `agents.rs` and `routes.rs` below it |
-//! | `hetzner.rs` | the project at the cloud; `catalogue.rs`, `servers.rs` and `routes.rs` below it |
+//! | `hetzner.rs` | the project at the cloud; `catalogue.rs`, `servers.rs`, `routes.rs` and `wire.rs` below it |
 //! | `machine.rs` | a server's life, what it reads in its user data, and the agent process on it |
 //! | `task.rs`, `agent.rs` | what a test puts into the world |
 //! | `history.rs` | what happened, for the demo's live output |

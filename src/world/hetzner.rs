@@ -6,6 +6,7 @@
 pub(super) mod catalogue;
 pub(super) mod routes;
 mod servers;
+mod wire;
 
 use std::collections::BTreeMap;
 use std::time::Duration;

@@ -5,6 +5,7 @@ use serde_json::{Value, json};
 
 use super::catalogue::{IMAGES, LOCATIONS};
 use super::servers::{Order, Refusal};
+use super::wire::{self, Shared};
 use super::{Resource, Server};
 use crate::world::endpoint::Endpoint;
 use crate::world::history::Cause;
@@ -37,7 +38,7 @@ pub(in crate::world) fn error(code: &str, message: &str) -> Answer {
 /// The answer that there is nothing.
 pub(in crate::world) fn nothing(endpoint: Endpoint) -> Answer {
     match list_key(endpoint) {
-        Some(key) => page(key, &[], 1, PAGE),
+        Some(key) => wire::page(key, &[], 1, PAGE, Value::clone),
         None => Answer::json(200, &json!([])),
     }
 }
@@ -106,7 +107,7 @@ impl State {
                 let password = self.token(PASSWORD_LENGTH);
                 let without_key = self.hetzner.servers.get(&id).is_some_and(|server| server.ssh_keys.is_empty());
                 let body = json!({
-                    "server": self.server_json(id),
+                    "server": wire::server(self, id, &mut Shared::default()),
                     "action": self.action("create_server", id),
                     "next_actions": [self.action("start_server", id)],
                     "root_password": without_key.then_some(password),
@@ -126,9 +127,9 @@ impl State {
     }
 
     fn get_server(&self, request: &Request<'_>) -> Answer {
-        match server_id(request).map(|id| self.server_json(id)) {
-            Ok(Value::Null) => error("not_found", "server not found"),
-            Ok(server) => Answer::json(200, &json!({ "server": server })),
+        match server_id(request).map(|id| wire::server(self, id, &mut Shared::default())) {
+            Ok(None) => error("not_found", "server not found"),
+            Ok(Some(server)) => Answer::json(200, &json!({ "server": server })),
             Err((code, message)) => error(code, &message),
         }
     }
@@ -148,7 +149,8 @@ impl State {
         });
         let (number, size) = page_of(request);
         let ids: Vec<u64> = found.map(|(id, _)| *id).collect();
-        paged("servers", &ids, number, size, |id| self.server_json(*id))
+        let mut shared = Shared::default();
+        wire::page("servers", &ids, number, size, |id| wire::server(self, *id, &mut shared))
     }
 
     /// All other lists, and single entries of them.
@@ -182,7 +184,7 @@ impl State {
             entries.retain(|entry| entry["name"] == name);
         }
         let (number, size) = page_of(request);
-        page(key, &entries, number, size)
+        wire::page(key, &entries, number, size, Value::clone)
     }
 
     fn resources_json(&self, kind: Resource) -> Vec<Value> {
@@ -215,55 +217,6 @@ impl State {
             "finished": null, "error": null, "resources": [{ "id": server, "type": "server" }],
         })
     }
-
-    /// A server as the API tells it; `null` for one that does not exist.
-    fn server_json(&self, id: u64) -> Value {
-        let project = &self.hetzner;
-        let Some(server) = project.servers.get(&id) else { return Value::Null };
-        let sold_out = |server_type: &str, location: &str| project.is_sold_out(server_type, location, self.now);
-        let server_type = project.catalogue.find(&server.type_name);
-        let location = LOCATIONS.iter().find(|location| location.name == server.location);
-        let third = id % 250 + 1;
-        let ipv4 = json!({ "id": id + 1, "ip": format!("192.0.2.{third}"), "blocked": false, "dns_ptr": null });
-        let ipv6 = json!({ "id": id + 2, "ip": format!("2001:db8:{third:x}::/64"), "blocked": false, "dns_ptr": [] });
-        let firewalls = server.firewalls.iter().map(|id| json!({ "id": id, "status": "applied" }));
-        let networks = server.networks.iter().map(|id| {
-            json!({ "network": id, "ip": format!("10.0.0.{third}"), "alias_ips": [], "mac_address": "86:00:ff:2a:7d:e1" })
-        });
-        let group = project.resources.iter().find(|resource| Some(resource.id) == server.placement_group);
-        json!({
-            "id": id,
-            "name": server.name,
-            "status": server.status.word(),
-            "created": server.created,
-            "public_net": {
-                "ipv4": server.ipv4.then_some(ipv4),
-                "ipv6": server.ipv6.then_some(ipv6),
-                "floating_ips": [],
-                "firewalls": firewalls.collect::<Vec<_>>(),
-            },
-            "private_net": networks.collect::<Vec<_>>(),
-            "server_type": server_type.map(|found| project.catalogue.type_json(found, self.now, &sold_out)),
-            "location": location.map(super::catalogue::Location::json),
-            "image": super::catalogue::image(server.image).map(super::catalogue::Image::json),
-            "iso": null,
-            "rescue_enabled": false,
-            "locked": server.is_locked(self.now),
-            "backup_window": null,
-            "outgoing_traffic": 0,
-            "ingoing_traffic": 0,
-            "included_traffic": 21_990_232_555_520_u64,
-            "protection": { "delete": false, "rebuild": false },
-            "labels": server.labels,
-            "volumes": [],
-            "load_balancers": [],
-            "primary_disk_size": 40,
-            "placement_group": group.map(|group| json!({
-                "id": group.id, "name": group.name, "labels": {}, "type": "spread",
-                "created": "2025-01-01T00:00:00Z", "servers": [id],
-            })),
-        })
-    }
 }
 
 fn server_id(request: &Request<'_>) -> Result<u64, Refusal> {
@@ -273,28 +226,6 @@ fn server_id(request: &Request<'_>) -> Result<u64, Refusal> {
 
 fn page_of(request: &Request<'_>) -> (usize, usize) {
     (request.number("page").unwrap_or(1), request.number("per_page").unwrap_or(PAGE).min(LARGEST_PAGE))
-}
-
-fn page(key: &str, entries: &[Value], number: usize, size: usize) -> Answer {
-    paged(key, entries, number, size, Value::clone)
-}
-
-/// One page of a list, with what the API tells of the others.
-fn paged<T>(key: &str, entries: &[T], number: usize, size: usize, json: impl Fn(&T) -> Value) -> Answer {
-    let last = entries.len().div_ceil(size).max(1);
-    let shown: Vec<Value> = entries.iter().skip(size.saturating_mul(number - 1)).take(size).map(json).collect();
-    let body = json!({
-        key: shown,
-        "meta": { "pagination": {
-            "page": number,
-            "per_page": size,
-            "previous_page": (number > 1).then(|| number - 1),
-            "next_page": (number < last).then_some(number + 1),
-            "last_page": last,
-            "total_entries": entries.len(),
-        }},
-    });
-    Answer::json(200, &body)
 }
 
 /// A label selector: comma means and.

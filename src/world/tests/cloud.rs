@@ -209,3 +209,39 @@ async fn the_bill_counts_started_hours_of_all_servers_that_ever_were() {
     let expected = world.hourly_price("cx23").unwrap() * 3.0;
     assert!((bill.cost - expected).abs() < 1e-9, "{bill:?}");
 }
+
+/// The strict models of the `hcloud` crate are a second opinion on the shapes.
+#[cfg(feature = "hcloud")]
+#[tokio::test]
+async fn strict_models_of_the_real_api_read_the_answers() {
+    use hcloud::models;
+    use serde::de::DeserializeOwned;
+
+    fn read<T: DeserializeOwned>(answer: &super::Answer) -> Result<T, serde_json::Error> {
+        serde_json::from_str(&answer.text)
+    }
+
+    let world = world().await;
+    let mut order = order("s", "");
+    order["networks"] = json!([world.add_resource(Resource::Network, "private")]);
+    order["firewalls"] = json!([{ "firewall": world.add_resource(Resource::Firewall, "closed") }]);
+    order["placement_group"] = json!("spread");
+    let created = hetzner(&world, Method::POST, "servers", Some(order)).await;
+    read::<models::CreateServerResponse>(&created).unwrap();
+    let get = async |path: &str| hetzner(&world, Method::GET, path, None).await;
+    read::<models::ListServersResponse>(&get("servers").await).unwrap();
+    let id = created.json()["server"]["id"].as_u64().unwrap();
+    read::<models::GetServerResponse>(&get(&format!("servers/{id}")).await).unwrap();
+    read::<models::ListServerTypesResponse>(&get("server_types?name=cx23").await).unwrap();
+    read::<models::ListImagesResponse>(&get("images?name=docker-ce").await).unwrap();
+    read::<models::ListLocationsResponse>(&get("locations").await).unwrap();
+    read::<models::ListSshKeysResponse>(&get("ssh_keys").await).unwrap();
+    read::<models::ListNetworksResponse>(&get("networks").await).unwrap();
+    read::<models::ListFirewallsResponse>(&get("firewalls").await).unwrap();
+    read::<models::ListPlacementGroupsResponse>(&get("placement_groups").await).unwrap();
+    // Words that no documentation knows are there on purpose: they break strict readers.
+    assert!(read::<models::ListServerTypesResponse>(&get("server_types").await).is_err());
+    assert!(read::<models::ListImagesResponse>(&get("images").await).is_err());
+    let deleted = hetzner(&world, Method::DELETE, &format!("servers/{id}"), None).await;
+    read::<models::DeleteServerResponse>(&deleted).unwrap();
+}

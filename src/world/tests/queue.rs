@@ -2,9 +2,12 @@
 
 use std::collections::BTreeSet;
 
+use jiff::Timestamp;
+
 use super::{secs, world};
+use crate::clock::Clock;
 use crate::model::ids::TaskId;
-use crate::world::{Outcome, TaskState, World, agent, task};
+use crate::world::{Event, Outcome, TaskState, World, WorldOptions, agent, task};
 
 fn is_running(world: &World, id: &TaskId) -> bool {
     world.task(id).unwrap().is_running()
@@ -208,4 +211,36 @@ async fn hundreds_of_agents_and_long_jumps_are_cheap() {
     world.advance(secs(24 * 3600));
     let without_agent = (0..1500).filter(|number| number % 9 >= 7).count();
     assert_eq!(world.open_tasks().len(), without_agent);
+}
+
+#[tokio::test]
+async fn with_a_clock_that_runs_the_world_lives_without_being_asked() {
+    let clock = Clock::fast(Timestamp::UNIX_EPOCH, 3600);
+    let world = World::start(clock, WorldOptions::default()).await.unwrap();
+    let mut events = world.subscribe();
+    world.add_agent(agent("a"));
+    world.push(task("build").takes(secs(300)));
+    let done = async { while !matches!(events.recv().await.unwrap().event, Event::TaskDone { .. }) {} };
+    tokio::time::timeout(secs(20), done).await.unwrap();
+}
+
+#[tokio::test]
+async fn events_read_as_sentences() {
+    let world = world().await;
+    let id = world.add_agent(agent("a"));
+    world.push(task("build").takes(secs(60)));
+    world.advance(secs(60));
+    world.cordon(id);
+    world.advance(secs(60));
+    assert!(world.delete_record_by_hand(id));
+    let events: Vec<_> = world.take_events().into_iter().map(|event| event.event.to_string()).collect();
+    insta::assert_snapshot!(events.join("\n"), @r"
+    agent a registered
+    agent a connected
+    task 1 build queued
+    task 1 build started on a
+    agent a cordoned
+    task 1 build done
+    agent a removed
+    ");
 }

@@ -3,7 +3,7 @@
 //! The real queue looks every 100 ms. Here a look is put on the agenda whenever something changed, 100 ms later, so that
 //! for a moment after a push the queue shows itself unsorted, as the real one does.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::time::Duration;
 
 use rand::RngExt;
@@ -140,12 +140,19 @@ impl State {
     /// Gives pending tasks, in order, to the agents that fit best; equals are drawn.
     fn assign(&mut self) {
         let mut polling = self.polling();
+        // Slots only get fewer in one look, so what fitted none of them fits none later.
+        let mut hopeless = HashSet::new();
         let mut index = 0;
         while !polling.is_empty()
             && let Some(number) = self.woodpecker.pending.get(index).copied()
         {
-            let chosen = if self.may_run_now(number) { self.best(&polling, number) } else { None };
-            let Some(chosen) = chosen else {
+            let Some(labels) = self.woodpecker.tasks.get(&number).map(|task| task.label_set) else { break };
+            if hopeless.contains(&labels) || !self.may_run_now(number) {
+                index += 1;
+                continue;
+            }
+            let Some(chosen) = self.best(&polling, labels) else {
+                hopeless.insert(labels);
                 index += 1;
                 continue;
             };
@@ -200,8 +207,7 @@ impl State {
         running + ahead < limit
     }
 
-    fn best(&mut self, polling: &[Polling], number: u64) -> Option<usize> {
-        let task = self.woodpecker.tasks.get(&number)?.label_set;
+    fn best(&mut self, polling: &[Polling], task: LabelSet) -> Option<usize> {
         let mut best = Vec::new();
         let mut best_score = None;
         for (index, agent) in polling.iter().enumerate() {
