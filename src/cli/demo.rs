@@ -148,12 +148,7 @@ fn worth_telling(event: &Event) -> bool {
 }
 
 fn summary(world: &World, morning: Timestamp, now: Timestamp, installation: &InstallationId) {
-    let mut done = 0;
-    let mut waited = Duration::ZERO;
-    for waits in day::waits(world) {
-        done += 1;
-        waited += waits;
-    }
+    let day::Tally { done, waits } = day::tally(world);
     let bill = world.bill();
     let left = world.left_behind(installation);
     say("");
@@ -163,7 +158,8 @@ fn summary(world: &World, morning: Timestamp, now: Timestamp, installation: &Ins
         world.open_tasks().len(),
         world.killed_jobs().len()
     ));
-    if let Some(mean) = waited.checked_div(done) {
+    let count = u32::try_from(waits.len()).unwrap_or(u32::MAX);
+    if let Some(mean) = waits.iter().sum::<Duration>().checked_div(count) {
         say(&format!("  waiting     {} s on average until a pipeline's first task ran", mean.as_secs()));
     }
     say(&format!("  instances   {} launched, {} left", bill.servers, left.servers.len()));

@@ -7,7 +7,7 @@ use jiff::Timestamp;
 use crate::clock::Clock;
 use crate::model::ids::TaskId;
 use crate::model::{age, later};
-use crate::world::{Event, TaskSpec, World, agent, task};
+use crate::world::{Event, Happened, TaskSpec, World, agent, task};
 
 /// A minute of the day and what happens then.
 type Scene = (u64, fn(&World));
@@ -54,18 +54,27 @@ pub(super) async fn live(world: &World, clock: &Clock, morning: Timestamp) {
     }
 }
 
-/// How long each task that begins a pipeline waited for its agent.
-pub(super) fn waits(world: &World) -> Vec<Duration> {
+/// What came of the day's tasks.
+#[derive(Debug, Default)]
+pub(super) struct Tally {
+    /// Tasks that ended.
+    pub done: u32,
+    /// How long each task that begins a pipeline waited for its agent.
+    pub waits: Vec<Duration>,
+}
+
+/// Counts what happened until now.
+pub(super) fn tally(world: &World) -> Tally {
     let mut queued: Vec<(TaskId, Timestamp)> = Vec::new();
-    let mut waits = Vec::new();
-    for happened in world.take_events() {
-        match happened.event {
-            Event::TaskQueued { task, name } if BEGIN.contains(&name.as_str()) => queued.push((task, happened.at)),
+    let mut tally = Tally::default();
+    for Happened { at, event } in world.take_events() {
+        match event {
+            Event::TaskQueued { task, name } if BEGIN.contains(&name.as_str()) => queued.push((task, at)),
             Event::TaskStarted { task, .. } => {
-                waits.extend(queued.iter().find(|(id, _)| *id == task).map(|(_, at)| age(happened.at, *at)));
+                tally.waits.extend(queued.iter().find(|(id, _)| *id == task).map(|(_, since)| age(at, *since)));
             }
+            Event::TaskDone { .. } => tally.done += 1,
             Event::TaskQueued { .. }
-            | Event::TaskDone { .. }
             | Event::JobKilled(_)
             | Event::TaskRequeued { .. }
             | Event::RecordCreated { .. }
@@ -78,7 +87,7 @@ pub(super) fn waits(world: &World) -> Vec<Duration> {
             | Event::ServerDeleted { .. } => {}
         }
     }
-    waits
+    tally
 }
 
 /// Lint, then so many tests beside each other, then a report on the office's agent.
