@@ -19,6 +19,9 @@ const SHOWN: usize = 200;
 const ADVICE: &str = "PICUS_WOODPECKER_SERVER must be the address at which Woodpecker itself answers, not a login page or a \
                       redirect";
 
+const EMPTY: &str = "an empty body";
+const HTML: &str = "an HTML page";
+
 /// An answer with any status.
 pub(in crate::woodpecker) struct Answer {
     call: Call,
@@ -59,8 +62,11 @@ impl Answer {
             return Err(self.failure(http));
         }
         let body = self.body.as_deref().unwrap_or_default();
-        if body.trim_ascii().is_empty() || self.is_html() {
-            return Err(self.unusable(&self.describe(http), self.is_html()));
+        if body.trim_ascii().is_empty() {
+            return Err(self.unusable(EMPTY, false));
+        }
+        if self.is_html() {
+            return Err(self.unusable(HTML, true));
         }
         serde_json::from_slice(body).map_err(|error| self.unusable(&wire::describe(&error, body.len()), false))
     }
@@ -117,17 +123,14 @@ impl Answer {
         self.headers.get(CONTENT_TYPE)?.to_str().ok()
     }
 
-    /// The body in a few words. Text is shown only of a failing answer: a good one may hold tokens.
+    /// A failing answer's body in a few words. Never asked of a good one, which may hold tokens.
     fn describe(&self, http: &Http) -> String {
         let Some(body) = &self.body else { return "its text could not be read".to_owned() };
         if body.trim_ascii().is_empty() {
-            return "an empty body".to_owned();
+            return EMPTY.to_owned();
         }
         if self.is_html() {
-            return "an HTML page".to_owned();
-        }
-        if self.status.is_success() {
-            return format!("{} bytes", body.len());
+            return HTML.to_owned();
         }
         // The end may be cut in the middle of a letter; the first line is what counts.
         let text = String::from_utf8_lossy(body);

@@ -118,6 +118,11 @@ pub fn pieces(pieces: Vec<&'static str>, end: End) -> Body {
             Err(io::Error::other("cut"))
         })),
         End::Stall => Box::pin(stream::pending()),
+        End::Pings { every, count } => Box::pin(stream::unfold(0, move |told| async move {
+            tokio::time::sleep(every).await;
+            let line: &[u8] = if told < count { b": ping\n\n" } else { b"data: {}\n\n" };
+            Some((Ok(Bytes::from_static(line)), told + 1))
+        })),
         End::Endless => Box::pin(stream::repeat_with(|| Ok(Bytes::from_static(SPACES)))),
     };
     Body::from_stream(pieces.chain(end))
@@ -129,4 +134,9 @@ pub enum End {
     Cut,
     Stall,
     Endless,
+    /// Pings, then an event.
+    Pings {
+        every: Duration,
+        count: usize,
+    },
 }

@@ -48,12 +48,22 @@ async fn silence_ends_the_stream_however_often_it_is_asked() {
     let mut asked = 0;
     let error = loop {
         asked += 1;
+        assert!(asked < 1000, "never told");
         if let Ok(result) = tokio::time::timeout(Duration::from_millis(20), events.next()).await {
             break failed(result);
         }
     };
     assert!(asked > 1);
     assert!(error.to_string().ends_with("the event stream was silent for 300ms"), "{error}");
+}
+
+#[tokio::test]
+async fn pings_keep_the_stream_alive() {
+    // In all three times as long as it may be silent.
+    let every = Duration::from_millis(50);
+    let (url, _) = start(move |_| stream(vec![], End::Pings { every, count: 30 })).await;
+    let client = client(&url, Timeouts { silence: every * 10, ..timeouts() });
+    client.events().await.unwrap().next().await.unwrap();
 }
 
 #[tokio::test]
