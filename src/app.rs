@@ -1,5 +1,6 @@
 //! Wires settings, clients and loop, and decides whether a start is one.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -8,7 +9,8 @@ use tokio_util::sync::CancellationToken;
 
 use crate::bootstrap;
 use crate::clock::Clock;
-use crate::provider::Provider;
+use crate::model::ids::PoolName;
+use crate::provider::{Prepared, Provider, ProviderError};
 use crate::reconcile::Reconciler;
 use crate::settings::{AccountSettings, LaunchSettings, Problem, Settings};
 use crate::woodpecker::{self, Client};
@@ -22,9 +24,10 @@ pub enum StartError {
     /// The settings are wrong; nothing but changing them helps.
     #[error("{}", list_problems(.0))]
     Settings(Vec<Problem>),
-    /// The server does not accept the token.
+    /// What answers does not let us in, and no waiting repairs it: a token that is not valid or not an admin's, a login
+    /// page at the server's address.
     #[error("{0}")]
-    Token(String),
+    Refused(String),
 }
 
 /// All problems of a start as one message.
@@ -61,6 +64,15 @@ impl App {
     ///
     /// [`StartError::Settings`]: a CA file that can't be read, user data that is too long.
     pub fn new(settings: Settings, clock: Clock, first_name: u64) -> Result<Self, StartError> {
+        match Self::assemble(settings, clock, first_name) {
+            (Some(app), problems) if problems.is_empty() => Ok(app),
+            (_, problems) => Err(StartError::Settings(problems)),
+        }
+    }
+
+    /// The parts, if they can be built, and every problem; with one, a start would be none.
+    #[must_use]
+    pub fn assemble(settings: Settings, clock: Clock, first_name: u64) -> (Option<Self>, Vec<Problem>) {
         let mut problems = Vec::new();
         for pool in &settings.pools {
             let limit = match &pool.launch {
@@ -75,21 +87,18 @@ impl App {
                 Err(problem) => problems.push(problem),
             }
         }
-        let woodpecker = match Client::new(&settings.woodpecker) {
-            Ok(woodpecker) if problems.is_empty() => woodpecker,
-            Ok(_) => return Err(StartError::Settings(problems)),
-            Err(problem) => {
-                problems.push(problem);
-                return Err(StartError::Settings(problems));
-            }
-        };
-        let reconciler =
-            Reconciler::new(settings.clone(), woodpecker.clone(), providers.clone(), clock.clone(), first_name);
-        Ok(Self { reconciler, woodpecker, providers, settings, clock })
+        let woodpecker = Client::new(&settings.woodpecker).map_err(|problem| problems.push(problem)).ok();
+        let complete = providers.len() == settings.accounts.len();
+        let app = woodpecker.filter(|_| complete).map(|woodpecker| {
+            let reconciler =
+                Reconciler::new(settings.clone(), woodpecker.clone(), providers.clone(), clock.clone(), first_name);
+            Self { reconciler, woodpecker, providers, settings, clock }
+        });
+        (app, problems)
     }
 
-    /// Makes sure that the server accepts us and that the providers know what the settings name. A server that is
-    /// down is waited for; a provider that is down is not, its pools wait.
+    /// Makes sure that both sides accept us and that the providers know what the settings name. A server that is down is
+    /// waited for; a provider that is down is not, its pools wait.
     ///
     /// # Errors
     ///
@@ -99,6 +108,7 @@ impl App {
         accepted?;
         let Some(market) = shutdown.run_until_cancelled(self.reconciler.open_market()).await else { return Ok(false) };
         let market = market.map_err(StartError::Settings)?;
+        refused(&market)?;
         for (pool, prepared) in market {
             match prepared {
                 Ok(prepared) => {
@@ -143,42 +153,51 @@ impl App {
             .without_max_times()
             .build();
         loop {
-            let error = match self.ask_server().await {
-                Ok(outcome) => return outcome,
+            let asked = async { Ok((self.woodpecker.user().await?, self.woodpecker.version().await?)) };
+            let error: woodpecker::Error = match asked.await {
+                Ok((user, version)) => return self.accept(&user, &version),
                 Err(error) => error,
             };
+            if error.is_about_settings() {
+                return Err(StartError::Refused(error.to_string()));
+            }
             tracing::warn!("waiting for the Woodpecker server: {error}");
             self.clock.sleep(pauses.next().unwrap_or(Duration::from_secs(30))).await;
         }
     }
 
-    /// The inner result is an answer, the outer one says that there was none.
-    async fn ask_server(&self) -> Result<Result<(), StartError>, woodpecker::Error> {
-        let user = match self.woodpecker.user().await {
-            Ok(user) => user,
-            Err(error @ (woodpecker::Error::Unauthorised { .. } | woodpecker::Error::Forbidden { .. })) => {
-                return Ok(Err(StartError::Token(error.to_string())));
-            }
-            Err(error) => return Err(error),
-        };
+    /// Whether agents can be managed with this user's token, and launched for this version.
+    fn accept(&self, user: &woodpecker::User, version: &str) -> Result<(), StartError> {
         if !user.admin {
-            let why = format!(
-                "PICUS_WOODPECKER_TOKEN: it is a token of {}, who is not an admin of the server; agents can only be \
-                 managed with an admin's",
+            return Err(StartError::Refused(format!(
+                "PICUS_WOODPECKER_TOKEN is a token of {}, who is not an admin of the server; only with an admin's token can \
+                 agents be managed",
                 user.login
-            );
-            return Ok(Err(StartError::Token(why)));
+            )));
         }
-        let version = self.woodpecker.version().await?;
         let needs_image = self.settings.pools.iter().any(|pool| pool.agent.image.is_none());
-        if let (true, Err(error)) = (needs_image, bootstrap::image::of_server(&version)) {
+        if let (true, Err(error)) = (needs_image, bootstrap::image::of_server(version)) {
             let variable = "PICUS_AGENT_IMAGE".to_owned();
-            let problem = Problem { variable, had: None, message: error.to_string() };
-            return Ok(Err(StartError::Settings(vec![problem])));
+            return Err(StartError::Settings(vec![Problem { variable, had: None, message: error.to_string() }]));
         }
         tracing::info!(version, user = user.login, "the Woodpecker server answers");
-        Ok(Ok(()))
+        Ok(())
     }
+}
+
+/// Providers that do not accept their token; the pools with the same answer are named together.
+fn refused(market: &[(PoolName, Result<Prepared, ProviderError>)]) -> Result<(), StartError> {
+    let mut refused: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
+    for (pool, prepared) in market {
+        if let Err(ProviderError::Unauthorised(why)) = prepared {
+            refused.entry(why).or_default().push(&pool.0);
+        }
+    }
+    if refused.is_empty() {
+        return Ok(());
+    }
+    let lines: Vec<String> = refused.iter().map(|(why, pools)| format!("pool {}: {why}", pools.join(", "))).collect();
+    Err(StartError::Refused(lines.join("\n  ")))
 }
 
 fn provider(account: &AccountSettings, clock: &Clock) -> Result<Arc<dyn Provider>, Problem> {

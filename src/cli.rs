@@ -4,6 +4,7 @@ mod check;
 mod demo;
 mod look;
 
+use std::io::Write as _;
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand, ValueEnum};
@@ -48,11 +49,11 @@ enum Output {
 /// Runs the program. `variables` is the environment, read once by `main`.
 #[must_use]
 pub fn main(variables: Vec<(String, String)>) -> ExitCode {
-    let arguments = Arguments::parse();
+    let command = Arguments::parse().command.unwrap_or(Command::Run);
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build();
     match runtime {
         Ok(runtime) => {
-            let code = runtime.block_on(dispatch(arguments.command.unwrap_or(Command::Run), variables));
+            let code = runtime.block_on(carry_out(command, variables)).unwrap_or_else(|code| code);
             // What is left is only waiting; nothing is owed to it.
             runtime.shutdown_background();
             code
@@ -61,27 +62,20 @@ pub fn main(variables: Vec<(String, String)>) -> ExitCode {
     }
 }
 
-async fn dispatch(command: Command, variables: Vec<(String, String)>) -> ExitCode {
-    let shutdown = shutdown_on_signal();
-    if let Command::Demo = command {
-        return demo::demo(shutdown).await;
-    }
-    let settings = match Settings::from_vars(variables) {
-        Ok(settings) => settings,
-        Err(problems) => return fail(2, &list_problems(&problems)),
-    };
-    match command {
-        Command::Run => {
-            telemetry::start(&settings.log);
-            run(settings, shutdown).await
-        }
-        Command::Plan { output } => look::look(settings, output, &shutdown).await,
-        Command::Check => check::check(settings).await,
-        Command::Demo => ExitCode::SUCCESS,
-    }
+/// The code to end with; the inner and the outer one mean the same.
+async fn carry_out(command: Command, variables: Vec<(String, String)>) -> Result<ExitCode, ExitCode> {
+    let shutdown = on_signal().map_err(|error| fail(1, &format!("signals can't be listened to: {error}")))?;
+    let settings = || Settings::from_vars(variables).map_err(|problems| fail(2, &list_problems(&problems)));
+    Ok(match command {
+        Command::Run => run(settings()?, shutdown).await,
+        Command::Plan { output } => look::look(settings()?, output, &shutdown).await,
+        Command::Check => check::check(settings()?, &shutdown).await,
+        Command::Demo => demo::demo(shutdown).await,
+    })
 }
 
 async fn run(settings: Settings, shutdown: CancellationToken) -> ExitCode {
+    telemetry::start(&settings.log);
     let outcome = match App::new(settings, Clock::System, rand::random()) {
         Ok(app) => app.run(shutdown).await,
         Err(error) => Err(error),
@@ -95,34 +89,40 @@ async fn run(settings: Settings, shutdown: CancellationToken) -> ExitCode {
 fn failed_start(error: &StartError) -> ExitCode {
     match error {
         StartError::Settings(_) => fail(2, &error.to_string()),
-        StartError::Token(_) => fail(1, &error.to_string()),
+        StartError::Refused(_) => fail(1, &error.to_string()),
     }
 }
 
-#[expect(clippy::print_stderr, reason = "the command line talks to people")]
+/// Says on standard error why there is no answer. Where nobody can read it, the code tells.
 fn fail(code: u8, message: &str) -> ExitCode {
-    eprintln!("picus: {message}");
+    let _ = writeln!(std::io::stderr(), "picus: {message}");
     ExitCode::from(code)
 }
 
+/// Writes a line of the answer. If its reader has gone (`picus demo | head`), the rest is of no use to anybody.
+fn say(line: &str) {
+    match writeln!(std::io::stdout(), "{line}") {
+        Ok(()) => {}
+        Err(error) if error.kind() == std::io::ErrorKind::BrokenPipe => std::process::exit(0),
+        Err(error) => {
+            fail(1, &format!("the answer can't be written: {error}"));
+            std::process::exit(1);
+        }
+    }
+}
+
 /// Cancelled by SIGINT or SIGTERM.
-fn shutdown_on_signal() -> CancellationToken {
+fn on_signal() -> std::io::Result<CancellationToken> {
+    use tokio::signal::unix::{SignalKind, signal};
+    let (mut terminate, mut interrupt) = (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
     let shutdown = CancellationToken::new();
     let cancelled = shutdown.clone();
     tokio::spawn(async move {
-        use tokio::signal::unix::{SignalKind, signal};
-        match (signal(SignalKind::terminate()), signal(SignalKind::interrupt())) {
-            (Ok(mut terminate), Ok(mut interrupt)) => {
-                tokio::select! {
-                    _ = terminate.recv() => {}
-                    _ = interrupt.recv() => {}
-                }
-            }
-            (Err(_), _) | (_, Err(_)) => {
-                let _ = tokio::signal::ctrl_c().await;
-            }
+        tokio::select! {
+            _ = terminate.recv() => {}
+            _ = interrupt.recv() => {}
         }
         cancelled.cancel();
     });
-    shutdown
+    Ok(shutdown)
 }

@@ -2,13 +2,11 @@
 
 use std::fmt;
 
-use tracing::Event;
 use tracing::field::{Field, Visit};
-use tracing_subscriber::EnvFilter;
-use tracing_subscriber::fmt::format::Writer;
-use tracing_subscriber::fmt::{FmtContext, FormatEvent, FormatFields};
-use tracing_subscriber::registry::LookupSpan;
-use tracing_subscriber::util::SubscriberInitExt;
+use tracing::{Event, Subscriber};
+use tracing_subscriber::layer::{Context, SubscriberExt as _};
+use tracing_subscriber::util::SubscriberInitExt as _;
+use tracing_subscriber::{EnvFilter, Layer};
 
 use crate::clock::Clock;
 use crate::settings::{LogFormat, LogSettings};
@@ -16,7 +14,12 @@ use crate::settings::{LogFormat, LogSettings};
 /// Begins to log. A second call changes nothing.
 pub fn start(settings: &LogSettings) {
     let filter = EnvFilter::try_new(&settings.filter).unwrap_or_else(|_| EnvFilter::new("info"));
-    let lines = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).with_target(false);
+    let lines = tracing_subscriber::fmt()
+        .with_env_filter(filter)
+        .with_writer(std::io::stderr)
+        .with_target(false)
+        // A log that nobody reads any more is no reason to end; saying so there would.
+        .log_internal_errors(false);
     // Fails only if logging was begun before.
     let _ = match settings.format {
         LogFormat::Text => lines.with_ansi(false).finish().try_init(),
@@ -24,28 +27,27 @@ pub fn start(settings: &LogSettings) {
     };
 }
 
-/// Begins to tell, on standard output and by the demo's clock, what Picus does.
-pub fn start_demo(clock: Clock) {
-    let lines = tracing_subscriber::fmt()
-        .with_env_filter(EnvFilter::new("picus=info"))
-        .with_writer(std::io::stdout)
-        .event_format(DemoLine(clock));
+/// Begins to tell, by `clock`, what Picus decides and does: `say` is given `08:05:11  picus: launch demo-amd64-…: 1 task
+/// waits`. What the start and the end of the program say is left out.
+pub fn start_demo(clock: Clock, say: fn(&str)) {
+    let filter = EnvFilter::new("picus=info,picus::app=warn");
     // Fails only if logging was begun before.
-    let _ = lines.finish().try_init();
+    let _ = tracing_subscriber::registry().with(filter).with(DemoLines { clock, say }).try_init();
 }
 
-/// `08:05:11  picus: launch demo-amd64-…: 1 task waits`
-struct DemoLine(Clock);
+struct DemoLines {
+    clock: Clock,
+    say: fn(&str),
+}
 
-impl<S, N> FormatEvent<S, N> for DemoLine
-where
-    S: tracing::Subscriber + for<'a> LookupSpan<'a>,
-    N: for<'a> FormatFields<'a> + 'static,
-{
-    fn format_event(&self, _: &FmtContext<'_, S, N>, mut writer: Writer<'_>, event: &Event<'_>) -> fmt::Result {
+impl<S: Subscriber> Layer<S> for DemoLines {
+    fn on_event(&self, event: &Event<'_>, _: Context<'_, S>) {
         let mut message = Message::default();
         event.record(&mut message);
-        writeln!(writer, "{}  picus: {}", self.0.now().strftime("%H:%M:%S"), message.0)
+        let now = self.clock.now();
+        // The demo has one day; its date says nothing.
+        let text = message.0.replace(&now.strftime("%Y-%m-%dT").to_string(), "");
+        (self.say)(&format!("{}  picus: {text}", now.strftime("%H:%M:%S")));
     }
 }
 

@@ -11,23 +11,25 @@ use tokio::sync::broadcast::Receiver;
 use tokio::sync::broadcast::error::RecvError;
 use tokio_util::sync::CancellationToken;
 
-use super::{fail, failed_start};
+use super::{fail, failed_start, say};
 use crate::app::App;
 use crate::clock::Clock;
 use crate::model::ids::InstallationId;
-use crate::model::{age, later};
+use crate::model::later;
 use crate::settings::Settings;
 use crate::telemetry;
 use crate::world::{Event, Happened, World, WorldOptions};
 
 /// Seconds of the demo's day that pass in one: eleven hours in three quarters of a minute.
 const SPEED: u32 = 900;
-/// When the day begins.
-const MORNING: &str = "2026-12-01T08:00:00Z";
+/// When the clock begins: early enough that Picus has started before the first push.
+const MORNING: &str = "2026-12-01T07:30:00Z";
 /// Nothing is waited for after this; the last paid hours end before.
 const DAY: Duration = Duration::from_hours(12);
 /// The type of which one, always on, is what the day's cost is compared with.
 const ALWAYS_ON: &str = "cx23";
+/// What is always on is paid for at night too.
+const ALWAYS: u32 = 24;
 
 pub(super) async fn demo(shutdown: CancellationToken) -> ExitCode {
     let Ok(morning) = MORNING.parse::<Timestamp>() else { return fail(1, "the demo's day has no morning") };
@@ -41,13 +43,8 @@ pub(super) async fn demo(shutdown: CancellationToken) -> ExitCode {
         Ok(settings) => settings,
         Err(problems) => return fail(2, &crate::app::list_problems(&problems)),
     };
-    telemetry::start_demo(clock.clone());
-    say(&format!(
-        "A day of CI, {SPEED} times as fast. Woodpecker at {}, Hetzner at {}.",
-        world.woodpecker_url(),
-        world.hetzner_url()
-    ));
-    say("Pools: amd64 (at most 3 instances of 2 slots), arm64 (at most 1); an agent named office is always there.");
+    telemetry::start_demo(clock.clone(), say);
+    introduce(&world);
 
     let installation = settings.installation.clone();
     let app = match App::new(settings, clock.clone(), rand::random()) {
@@ -55,21 +52,10 @@ pub(super) async fn demo(shutdown: CancellationToken) -> ExitCode {
         Err(error) => return failed_start(&error),
     };
     let teller = tokio::spawn(tell(world.subscribe()));
-    let hours = async {
-        for hour in 1_u32.. {
-            clock.sleep(age(later(morning, Duration::from_hours(1) * hour), clock.now())).await;
-            say(&format!("{}  so far {}", time_of_day(clock.now()), cost(&world, morning, clock.now())));
-        }
-    };
     let ended = shutdown.child_token();
     let scene = async {
-        tokio::select! {
-            () = hours => {}
-            () = async {
-                day::live(&world, &clock, morning).await;
-                wait_for_evening(&world, &clock, &installation, later(morning, DAY)).await;
-            } => {}
-        }
+        day::live(&world, &clock, morning).await;
+        wait_for_evening(&world, &clock, &installation, later(morning, DAY)).await;
         ended.cancel();
     };
     let (_, outcome) = tokio::join!(ended.run_until_cancelled(scene), app.run(ended.clone()));
@@ -77,7 +63,10 @@ pub(super) async fn demo(shutdown: CancellationToken) -> ExitCode {
     if let Err(error) = outcome {
         return failed_start(&error);
     }
-    summary(&world, morning, clock.now(), &installation);
+    say("");
+    let early = if shutdown.is_cancelled() { ", ended early" } else { "" };
+    say(&format!("The day from {} to {}{early}:", time_of_day(morning), time_of_day(clock.now())));
+    summary(&world, &installation);
     world.shutdown();
     ExitCode::SUCCESS
 }
@@ -100,6 +89,7 @@ fn variables(world: &World) -> Vec<(String, String)> {
         ("PICUS_HCLOUD_SERVER_TYPE", "cx23"),
         ("PICUS_POOL_ARM64_HCLOUD_SERVER_TYPE", "cax11"),
         ("PICUS_POOL_ARM64_MAX_AGENTS", "1"),
+        ("PICUS_HCLOUD_SSH_KEYS", "admin"),
     ]
     .map(|(name, value)| (name.to_owned(), value.to_owned()))
     .to_vec()
@@ -130,58 +120,64 @@ async fn tell(mut events: Receiver<Happened>) {
     }
 }
 
-/// Picus tells itself what it does; the rest of the world's life is told here.
+/// Picus tells itself what it does, and the day's scenes what is pushed; what comes of both is told here.
 fn worth_telling(event: &Event) -> bool {
     match event {
-        Event::TaskQueued { .. }
-        | Event::TaskStarted { .. }
-        | Event::TaskDone { .. }
+        Event::TaskStarted { .. }
         | Event::JobKilled(_)
         | Event::TaskRequeued { .. }
         | Event::AgentConnected { .. }
-        | Event::AgentFailed { .. }
+        | Event::AgentFailed { .. } => true,
+        Event::TaskDone { name, .. } => day::ends_pipeline(name),
+        Event::TaskQueued { .. }
+        | Event::RecordCreated { .. }
+        | Event::Cordoned { .. }
+        | Event::RecordDeleted { .. }
         | Event::ServerCreated { .. }
         | Event::ServerRunning { .. }
-        | Event::ServerDeleted { .. } => true,
-        Event::RecordCreated { .. } | Event::Cordoned { .. } | Event::RecordDeleted { .. } => false,
+        | Event::ServerDeleted { .. } => false,
     }
 }
 
-fn summary(world: &World, morning: Timestamp, now: Timestamp, installation: &InstallationId) {
+fn introduce(world: &World) {
+    say(&format!(
+        "A day of CI, {SPEED} times as fast. Picus is the real one; the two servers that it talks to are modelled:"
+    ));
+    say(&format!("Woodpecker at {}, Hetzner Cloud at {}.", world.woodpecker_url(), world.hetzner_url()));
+    say("");
+    say(
+        "Two pools: amd64 with up to 3 servers (cx23), arm64 with 1 (cax11), each for 2 tasks at once. A server is paid for",
+    );
+    say(
+        "by the started hour, so an idle one is kept until shortly before its next hour begins. An agent named office is",
+    );
+    say("always there, and not one of ours. \"picus:\" is what Picus does and why; \"--\" is what people do.");
+    say("");
+}
+
+fn summary(world: &World, installation: &InstallationId) {
     let day::Tally { done, waits } = day::tally(world);
     let bill = world.bill();
     let left = world.left_behind(installation);
-    say("");
-    say(&format!("The day from {} to {}:", time_of_day(morning), time_of_day(now)));
+    let count = u32::try_from(waits.len()).unwrap_or(u32::MAX);
+    if let Some(mean) = waits.iter().sum::<Duration>().checked_div(count) {
+        say(&format!("  waiting     {} s on average from a push until its first task ran", mean.as_secs()));
+    }
+    say(&format!("  cost        {:.4} EUR for {} started hours", bill.cost, bill.hours));
+    if let Some(price) = world.hourly_price(ALWAYS_ON) {
+        say(&format!(
+            "              {:.4} EUR for one {ALWAYS_ON} that is always on ({ALWAYS} h): 2 tasks at once, and none for arm64",
+            f64::from(ALWAYS) * price
+        ));
+    }
     say(&format!(
         "  tasks       {done} done, {} still open, {} killed",
         world.open_tasks().len(),
         world.killed_jobs().len()
     ));
-    let count = u32::try_from(waits.len()).unwrap_or(u32::MAX);
-    if let Some(mean) = waits.iter().sum::<Duration>().checked_div(count) {
-        say(&format!("  waiting     {} s on average until a pipeline's first task ran", mean.as_secs()));
-    }
-    say(&format!("  instances   {} launched, {} left", bill.servers, left.servers.len()));
-    say(&format!("  cost        {}", cost(world, morning, now)));
-}
-
-/// What was paid until `now`, against one server that is always on.
-fn cost(world: &World, morning: Timestamp, now: Timestamp) -> String {
-    let bill = world.bill();
-    let hours = age(now, morning).as_secs().div_ceil(60 * 60);
-    let always = world.hourly_price(ALWAYS_ON).map_or_else(String::new, |price| {
-        let price = f64::from(u32::try_from(hours).unwrap_or(u32::MAX)) * price;
-        format!("; one {ALWAYS_ON} always on: {price:.4} EUR for {hours} hours")
-    });
-    format!("{:.4} EUR for {} started hours{always}", bill.cost, bill.hours)
+    say(&format!("  servers     {} launched, {} left", bill.servers, left.servers.len()));
 }
 
 fn time_of_day(at: Timestamp) -> String {
     at.strftime("%H:%M:%S").to_string()
-}
-
-#[expect(clippy::print_stdout, reason = "the demo talks to people")]
-fn say(line: &str) {
-    println!("{line}");
 }

@@ -6,12 +6,14 @@ use std::process::ExitCode;
 use serde_json::json;
 use tokio_util::sync::CancellationToken;
 
-use super::{Output, fail, failed_start};
+use super::{Output, fail, failed_start, say};
 use crate::app::App;
 use crate::clock::Clock;
 use crate::model::action::{Fate, MachineDecision, Plan, TaskDecision};
+use crate::model::age;
 use crate::model::snapshot::{Listing, Snapshot};
 use crate::model::task::Task;
+use crate::plan::STUCK_AFTER;
 use crate::reconcile::Pass;
 use crate::settings::Settings;
 
@@ -31,18 +33,13 @@ pub(super) async fn look(settings: Settings, output: Output, shutdown: &Cancella
         None => ExitCode::SUCCESS,
         Some(Pass::Skipped { why }) => fail(1, &why),
         Some(Pass::Done { snapshot, plan }) => {
-            print(&match output {
+            say(&match output {
                 Output::Text => text(&snapshot, &plan),
                 Output::Json => json(&snapshot, &plan),
             });
             ExitCode::SUCCESS
         }
     }
-}
-
-#[expect(clippy::print_stdout, reason = "the answer of the command")]
-fn print(answer: &str) {
-    println!("{answer}");
 }
 
 /// The plan for people.
@@ -53,6 +50,11 @@ fn text(snapshot: &Snapshot, plan: &Plan) -> String {
     for (id, decision) in &plan.tasks {
         let task = task(snapshot, id);
         let _ = writeln!(text, "  {:<8} {:<40} {}", id, task.map_or_else(String::new, title), decision_text(decision));
+        if let (TaskDecision::Covered { by }, Some(created)) = (decision, task.and_then(|task| task.created))
+            && age(snapshot.now, created) >= STUCK_AFTER
+        {
+            let _ = writeln!(text, "{:52}(not new: if it goes on waiting, look at the log of {by})", "");
+        }
     }
     let _ = writeln!(text, "Our agents and instances ({}):", plan.machines.len());
     for machine in &plan.machines {

@@ -9,7 +9,7 @@ use super::Reconciler;
 use crate::model::ids::PoolName;
 use crate::model::later;
 use crate::model::pool::Market;
-use crate::provider::{PrepareError, Prepared};
+use crate::provider::{PrepareError, Prepared, ProviderError};
 use crate::settings::{PoolSettings, Problem};
 
 /// Prices and deprecations change rarely; a few calls an hour.
@@ -43,7 +43,7 @@ impl Reconciler {
     ///
     /// Every problem with the settings that a provider found. A provider that can't be asked is no error: its pools
     /// wait, and are asked for again.
-    pub async fn open_market(&self) -> Result<Vec<(PoolName, Result<Prepared, String>)>, Vec<Problem>> {
+    pub async fn open_market(&self) -> Result<Vec<(PoolName, Result<Prepared, ProviderError>)>, Vec<Problem>> {
         let asked = self.0.settings.pools.iter().map(|pool| async move { (pool, self.ask(pool).await) });
         let mut problems = Vec::new();
         let mut found = Vec::new();
@@ -51,7 +51,7 @@ impl Reconciler {
             match answer {
                 Ok(prepared) => found.push((pool.name.clone(), Ok(prepared))),
                 Err(PrepareError::Settings(new)) => problems.extend(new),
-                Err(PrepareError::Provider(error)) => found.push((pool.name.clone(), Err(error.to_string()))),
+                Err(PrepareError::Provider(error)) => found.push((pool.name.clone(), Err(error))),
             }
         }
         let mut distinct: Vec<Problem> = Vec::new();

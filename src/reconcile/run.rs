@@ -12,8 +12,9 @@ use crate::model::age;
 const BREATH: Duration = Duration::from_millis(300);
 /// An event can come before its task is in the queue: there is one more look after this.
 const ECHO: Duration = Duration::from_millis(600);
-/// Steps that were begun get so long to end at shutdown; what they leave the next start picks up.
-const GRACE: Duration = Duration::from_secs(8);
+/// Steps that were begun get so long to end at shutdown; what they leave the next start picks up. Containers are killed ten
+/// seconds after they are asked to end, and a busy machine takes its time too.
+const GRACE: Duration = Duration::from_secs(6);
 /// First and longest pause before the event stream is tried again.
 const STREAM_PAUSES: (Duration, Duration) = (Duration::from_secs(1), Duration::from_mins(5));
 

@@ -4,52 +4,61 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 
+use crate::cli::say;
 use crate::clock::Clock;
 use crate::model::ids::TaskId;
 use crate::model::{age, later};
 use crate::world::{Event, Happened, TaskSpec, World, agent, task};
 
-/// A minute of the day and what happens then.
-type Scene = (u64, fn(&World));
+/// When something happens, in minutes after the clock began, what is said of it, and what it is.
+type Scene = (u64, &'static str, fn(&World));
 
-/// The day, by the minute after its morning.
+/// The day.
 const SCENES: [Scene; 10] = [
-    (5, |world| pipeline(world, "app", 3)),
-    (50, |world| pipeline(world, "docs", 1)),
-    (95, |world| {
-        pipeline(world, "app", 5);
-        arm(world, "app");
+    (30, "a push to app: lint, then 3 tests beside each other, then a report on the office's agent", |world| {
+        pipeline(world, "app", 3);
     }),
-    (150, |world| pipeline(world, "lib", 2)),
-    (200, |world| {
-        // For somebody else's agents: no pool of ours could take it.
-        world.push(task("installer").repo("acme/app").label("platform", "windows/amd64").takes(minutes(10)));
+    (80, "a push to docs: lint, 1 test, report. The servers are still paid for, so nothing has to boot", |world| {
+        pipeline(world, "docs", 1);
     }),
-    (215, |world| {
-        // The first place has none left for two hours: the next one is taken.
+    (
+        125,
+        "a push to app: lint, 5 tests, report; and a task that asks for platform=linux/arm64, so only pool arm64 fits",
+        |world| {
+            pipeline(world, "app", 5);
+            arm(world, "app");
+        },
+    ),
+    (180, "a push to lib: lint, 2 tests, report", |world| pipeline(world, "lib", 2)),
+    (
+        230,
+        "a task asks for platform=windows/amd64: not ours, no pool could take it, so Picus launches nothing for it",
+        |world| {
+            world.push(task("installer").repo("acme/app").label("platform", "windows/amd64").takes(minutes(10)));
+        },
+    ),
+    // Half-way between two hourly looks at what is in stock, so that the launch is what finds out.
+    (260, "nbg1 has no cx23 left for two hours; and a push to app: lint, 6 tests, report", |world| {
         world.sell_out("cx23", Some("nbg1"), Duration::from_hours(2));
         pipeline(world, "app", 6);
     }),
-    (330, |world| {
+    (360, "a push to docs: lint, 2 tests, report; and a task for linux/arm64", |world| {
         pipeline(world, "docs", 2);
         arm(world, "lib");
     }),
-    (400, |world| {
+    (430, "somebody switches on an old Windows machine: its agent may take the task that was left alone", |world| {
         world.add_agent(agent("old-windows").platform("windows/amd64").slots(1));
     }),
-    (430, |world| pipeline(world, "app", 4)),
-    (520, |world| pipeline(world, "lib", 1)),
+    (460, "a push to app: lint, 4 tests, report", |world| pipeline(world, "app", 4)),
+    (550, "a push to lib: lint, 1 test, report", |world| pipeline(world, "lib", 1)),
 ];
-
-/// Tasks that wait for no other task.
-const BEGIN: [&str; 2] = ["lint", "arm"];
 
 /// Lives the day to its last scene.
 pub(super) async fn live(world: &World, clock: &Clock, morning: Timestamp) {
     world.add_agent(agent("office").label("type", "office").slots(1));
-    for (minute, scene) in SCENES {
-        let due = later(morning, minutes(minute));
-        clock.sleep(age(due, clock.now())).await;
+    for (minute, told, scene) in SCENES {
+        clock.sleep(age(later(morning, minutes(minute)), clock.now())).await;
+        say(&format!("{}  -- {told}", super::time_of_day(clock.now())));
         scene(world);
     }
 }
@@ -59,7 +68,7 @@ pub(super) async fn live(world: &World, clock: &Clock, morning: Timestamp) {
 pub(super) struct Tally {
     /// Tasks that ended.
     pub done: u32,
-    /// How long each task that begins a pipeline waited for its agent.
+    /// How long each task that waits for no other waited for its agent.
     pub waits: Vec<Duration>,
 }
 
@@ -69,7 +78,7 @@ pub(super) fn tally(world: &World) -> Tally {
     let mut tally = Tally::default();
     for Happened { at, event } in world.take_events() {
         match event {
-            Event::TaskQueued { task, name } if BEGIN.contains(&name.as_str()) => queued.push((task, at)),
+            Event::TaskQueued { task, name } if begins_pipeline(&name) => queued.push((task, at)),
             Event::TaskStarted { task, .. } => {
                 tally.waits.extend(queued.iter().find(|(id, _)| *id == task).map(|(_, since)| age(at, *since)));
             }
@@ -90,24 +99,37 @@ pub(super) fn tally(world: &World) -> Tally {
     tally
 }
 
+/// The task waits for no other.
+fn begins_pipeline(name: &str) -> bool {
+    name.ends_with("lint") || name.ends_with("arm")
+}
+
+/// No task waits for it.
+pub(super) fn ends_pipeline(name: &str) -> bool {
+    name.ends_with("report") || name.ends_with("arm") || name == "installer"
+}
+
 /// Lint, then so many tests beside each other, then a report on the office's agent.
 fn pipeline(world: &World, repo: &str, tests: u64) {
-    let repo = format!("acme/{repo}");
-    let lint = world.push(cloud("lint", &repo).takes(minutes(3)));
-    let mut report = task("report").repo(&repo).label("type", "office").takes(minutes(1));
+    let lint = world.push(cloud(repo, "lint").takes(minutes(3)));
+    let mut report = of(repo, "report").label("type", "office").takes(minutes(1));
     for number in 0..tests {
-        let test = cloud(&format!("test-{}", number + 1), &repo).needs(&lint).takes(minutes(8 + 5 * number));
+        let test = cloud(repo, &format!("test-{}", number + 1)).needs(&lint).takes(minutes(8 + 5 * number));
         report = report.needs(&world.push(test));
     }
     world.push(report);
 }
 
 fn arm(world: &World, repo: &str) {
-    world.push(cloud("arm", &format!("acme/{repo}")).label("platform", "linux/arm64").takes(minutes(12)));
+    world.push(cloud(repo, "arm").label("platform", "linux/arm64").takes(minutes(12)));
 }
 
-fn cloud(name: &str, repo: &str) -> TaskSpec {
-    task(name).repo(repo).label("type", "cloud")
+fn cloud(repo: &str, name: &str) -> TaskSpec {
+    of(repo, name).label("type", "cloud")
+}
+
+fn of(repo: &str, name: &str) -> TaskSpec {
+    task(format!("{repo}-{name}")).repo(format!("acme/{repo}"))
 }
 
 fn minutes(count: u64) -> Duration {
