@@ -7,20 +7,26 @@
 //! |---|---|
 //! | [`fleet`] | which record, instance and launch belong together, and what state that machine is in |
 //! | [`demand`] | which tasks could start now, and which pools could take them |
-//! | [`supply`] | which slots take which tasks, the way the server would give them out |
+//! | [`supply`] | which slots there are, and which task is laid on which, the way the server would give them out |
+//! | [`matching`] | that as many tasks as possible have a slot |
 //! | [`scale_up`] | drains to undo and launches for what remains |
 //! | [`scale_down`] | what is retired, what is an orphan, what is left alone and why |
 
 mod demand;
 mod fleet;
+mod matching;
 mod scale_down;
 mod scale_up;
 mod supply;
+#[cfg(test)]
+mod tests;
 
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use crate::model::action::{Action, Fate, Keep, Notice, Plan, PoolTotals, TaskDecision};
+use jiff::Timestamp;
+
+use crate::model::action::{Action, Fate, Hold, Keep, Notice, Plan, PoolTotals, TaskDecision};
 use crate::model::ids::PoolName;
 use crate::model::memory::Memory;
 use crate::model::pool::AccountId;
@@ -41,32 +47,40 @@ pub const STUCK_AFTER: Duration = Duration::from_mins(5);
 /// A paid period's last minutes, in which an idle instance is retired: cordon, settle, two readings and the deletion
 /// take well under this with the default interval.
 pub const PERIOD_MARGIN: Duration = Duration::from_mins(2);
+/// Cordon, settle, read twice, delete: it takes about so long until an idle instance is gone.
+pub const DRAIN_TAKES: Duration = Duration::from_secs(20);
 
 /// Decides the steps of one pass.
 #[must_use]
 pub fn plan(snapshot: &Snapshot, memory: &Memory) -> Plan {
     let fleet = fleet::Fleet::new(snapshot, memory);
     let demand = demand::Demand::new(snapshot);
-    let mut slots = supply::Slots::new(snapshot, &fleet, &demand);
-    let mut decisions = supply::lay_startable(snapshot, memory, &demand, &mut slots);
-    let up = scale_up::scale_up(snapshot, memory, &fleet, &demand, &mut decisions);
-    supply::lay_waiting(&demand, &mut slots);
-    let down = scale_down::scale_down(snapshot, memory, &fleet, &slots, &up.uncordoned);
+    let supply = supply::Supply::new(snapshot, &fleet);
+    let up = scale_up::scale_up(snapshot, memory, &fleet, &demand, &supply);
 
-    let mut plan = Plan { names_used: up.names_used, ..Plan::default() };
-    plan.steps.extend(up.steps);
+    // Every task is laid on what will be there, so that the next plan says the same.
+    let mut laid = up.add_to(&supply).lay(snapshot, memory, &demand);
+    let loads = laid.loads();
+    let unneeded = up.unneeded(&loads);
+    laid.close(&unneeded);
+    let (mut decisions, needed) = laid.lay_waiting(snapshot, &demand);
+    up.explain(&demand, &mut decisions);
+    let (steps, undone) = up.steps(&loads, &unneeded);
+    let down = scale_down::scale_down(snapshot, memory, &fleet, &needed, &undone);
+
+    let mut plan = Plan { steps, names_used: up.names_used, ..Plan::default() };
     plan.steps.extend(down.steps);
     plan.machines = down.machines;
     plan.tasks = demand.into_decisions(decisions);
     plan.notices = notices(snapshot, &plan);
     plan.stale = stale_accounts(snapshot, &plan);
-    plan.next_look = next_look(&plan);
+    plan.next_look = next_look(snapshot, &plan);
     for (index, pool) in snapshot.pools.iter().enumerate() {
         let launches = plan.steps.iter().filter(|step| step.pool == pool.name);
         plan.totals.insert(
             pool.name.clone(),
             PoolTotals {
-                uncovered: up.uncovered[index],
+                uncovered: up.uncovered(index),
                 instances: fleet.existing(index),
                 launches: count(launches.filter(|step| matches!(step.action, Action::Launch { .. })).count()),
             },
@@ -111,8 +125,9 @@ fn notices(snapshot: &Snapshot, plan: &Plan) -> Vec<Notice> {
     notices.into_iter().collect()
 }
 
-fn next_look(plan: &Plan) -> Option<jiff::Timestamp> {
-    let due = plan.machines.iter().filter_map(|machine| match &machine.fate {
+/// When the same world would be decided differently: a wait of a machine or of a task ends.
+fn next_look(snapshot: &Snapshot, plan: &Plan) -> Option<Timestamp> {
+    let machines = plan.machines.iter().filter_map(|machine| match &machine.fate {
         Fate::Kept { why } => match why {
             Keep::Boots { until }
             | Keep::IdleUntil { until }
@@ -131,7 +146,20 @@ fn next_look(plan: &Plan) -> Option<jiff::Timestamp> {
         },
         Fate::Step { .. } => None,
     });
-    due.min()
+    let tasks = plan.tasks.iter().flat_map(|(_, decision)| match decision {
+        TaskDecision::Held { why } => why.as_slice(),
+        TaskDecision::Covered { .. }
+        | TaskDecision::Booting { .. }
+        | TaskDecision::Uncordoned { .. }
+        | TaskDecision::NotReady { .. }
+        | TaskDecision::NotOurs { .. }
+        | TaskDecision::Stuck { .. } => &[],
+    });
+    let tasks = tasks.filter_map(|(_, hold)| match hold {
+        Hold::SoldOut { until } | Hold::Refused { until, .. } | Hold::Trouble { until, .. } => Some(*until),
+        Hold::AtMaximum { .. } | Hold::ListingUnknown { .. } | Hold::NotReady { .. } => None,
+    });
+    machines.chain(tasks).filter(|until| *until > snapshot.now).min()
 }
 
 /// A length as `u32`; no list here comes near its end.

@@ -142,6 +142,11 @@ pub enum Reason {
         /// End of the started period.
         ends: Timestamp,
     },
+    /// A drain did not end within the paid period, and the next one is paid for too.
+    PaidAgain {
+        /// When the last minutes of the new period begin.
+        until: Timestamp,
+    },
     /// The boot timeout has passed without a first contact.
     NeverConnected {
         /// When it was launched.
@@ -166,6 +171,7 @@ impl fmt::Display for Reason {
             Self::BelowMinimum { min } => write!(f, "fewer usable instances than the minimum of {min}"),
             Self::Idle { since } => write!(f, "idle since {since}"),
             Self::PeriodEnds { ends } => write!(f, "idle, and the paid period ends at {ends}"),
+            Self::PaidAgain { until } => write!(f, "paid for again, of use until {until}"),
             Self::NeverConnected { launched } => write!(f, "launched at {launched}, never connected"),
             Self::ContactLost { last_contact } => write!(f, "not heard of since {last_contact}"),
             Self::RecordGone => f.write_str("its agent record is gone"),

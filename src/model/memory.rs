@@ -95,14 +95,19 @@ impl Memory {
         if !trouble.counted.insert(name.clone()) || (trouble.failures > 0 && now < trouble.until) {
             return;
         }
-        let pause = FIRST_PAUSE.saturating_mul(1 << trouble.failures.min(10)).min(LONGEST_PAUSE);
+        trouble.until = later(now, pause_after(trouble.failures));
         trouble.failures = trouble.failures.saturating_add(1);
         trouble.why = why;
-        trouble.until = later(now, pause);
     }
 
     /// An agent of `pool` connected: its row of failures is over.
     pub fn launch_succeeded(&mut self, pool: &PoolName) {
         self.troubles.remove(pool);
     }
+}
+
+/// The pause after one more failure than `failures`.
+#[must_use]
+pub fn pause_after(failures: u32) -> Duration {
+    FIRST_PAUSE.saturating_mul(1 << failures.min(10)).min(LONGEST_PAUSE)
 }

@@ -7,7 +7,6 @@ use std::collections::{BTreeSet, HashMap, HashSet};
 
 use jiff::Timestamp;
 
-use super::fleet::agent_labels;
 use crate::model::action::{TaskDecision, Wait};
 use crate::model::ids::{PoolName, TaskId};
 use crate::model::labels::{Labels, Mismatch, effective, fit};
@@ -171,8 +170,8 @@ impl<'a> Kinds<'a> {
         for labels in &pool_labels {
             require(&mut required, labels);
         }
-        for agent in &snapshot.agents {
-            require(&mut required, &agent_labels(agent, None));
+        for custom in snapshot.agents.iter().filter_map(|agent| agent.custom_labels.as_ref()) {
+            require(&mut required, custom);
         }
         Self {
             pools: &snapshot.pools,

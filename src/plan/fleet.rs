@@ -28,6 +28,8 @@ pub(super) struct Machine<'a> {
     pub launching: bool,
     /// Another operation on it is under way.
     pub in_flight: bool,
+    /// Another record of the same name has the instance (a shared secret and a new disk): this one is a leftover.
+    pub twin: bool,
     /// When it was launched, as well as is known.
     pub launched: Timestamp,
     /// Running tasks.
@@ -55,6 +57,8 @@ pub(super) struct Fleet<'a> {
     pub running: HashMap<AgentId, u32>,
     /// Records that belong to a machine of ours.
     pub ours: BTreeSet<AgentId>,
+    /// A task runs on an agent whose record is not listed, so an instance without record may be that one.
+    unlisted_work: bool,
 }
 
 impl<'a> Fleet<'a> {
@@ -63,14 +67,16 @@ impl<'a> Fleet<'a> {
         for agent in snapshot.queue.running.iter().filter_map(|task| task.agent) {
             *running.entry(agent).or_default() += 1;
         }
-        let mut fleet = Self { machines: Vec::new(), running, ours: BTreeSet::new() };
         let records = Records::new(&snapshot.agents);
+        let unlisted_work = running.keys().any(|agent| !records.by_id.contains_key(agent));
+        let mut fleet = Self { machines: Vec::new(), running, ours: BTreeSet::new(), unlisted_work };
         for (index, pool) in snapshot.pools.iter().enumerate() {
             fleet.add_pool(snapshot, memory, index, pool, &records);
         }
-        fleet
-            .machines
-            .sort_by(|a, b| (a.pool, a.name, a.agent.map(|a| a.id)).cmp(&(b.pool, b.name, b.agent.map(|b| b.id))));
+        fleet.machines.sort_by_cached_key(|machine| {
+            let instance = machine.instance.map(|instance| &instance.id);
+            (machine.pool, machine.name, machine.agent.map(|agent| agent.id), instance)
+        });
         fleet
     }
 
@@ -78,7 +84,9 @@ impl<'a> Fleet<'a> {
     pub fn existing(&self, pool: usize) -> u32 {
         let exists = |machine: &&Machine<'_>| {
             machine.pool == pool
-                && (machine.instance.is_some() || machine.launching || machine.state != MachineState::Orphan)
+                && (machine.instance.is_some()
+                    || machine.launching
+                    || (machine.state != MachineState::Orphan && !machine.twin))
         };
         count(self.machines.iter().filter(exists).count())
     }
@@ -105,7 +113,7 @@ impl<'a> Fleet<'a> {
                 memory,
                 index,
                 pool,
-                Parts { instance: Some(instance), agent, launching: None, listed },
+                Parts { instance: Some(instance), agent, launching: None, listed, twin: false },
             );
         }
         for launching in snapshot.in_flight.launches.iter().filter(|launch| launch.pool == pool.name) {
@@ -116,26 +124,27 @@ impl<'a> Fleet<'a> {
                     memory,
                     index,
                     pool,
-                    Parts { instance: None, agent, launching: Some(launching), listed },
+                    Parts { instance: None, agent, launching: Some(launching), listed, twin: false },
                 );
             }
         }
         for agent in &snapshot.agents {
             let named_so = LaunchName::parse(&agent.name, &snapshot.installation, &pool.name).is_some();
             if named_so && !self.ours.contains(&agent.id) {
+                let twin = names.contains(agent.name.as_str());
                 self.push(
                     snapshot,
                     memory,
                     index,
                     pool,
-                    Parts { instance: None, agent: Some(agent), launching: None, listed },
+                    Parts { instance: None, agent: Some(agent), launching: None, listed, twin },
                 );
             }
         }
     }
 
     fn push(&mut self, snapshot: &'a Snapshot, memory: &Memory, index: usize, pool: &Pool, parts: Parts<'a>) {
-        let Parts { instance, agent, launching, listed: _ } = parts;
+        let Parts { instance, agent, launching, listed: _, twin } = parts;
         if let Some(agent) = agent {
             self.ours.insert(agent.id);
         }
@@ -150,10 +159,18 @@ impl<'a> Fleet<'a> {
             .or(launching.map(|launching| launching.since))
             .or(agent.map(|agent| agent.created))
             .unwrap_or(snapshot.now);
-        let running = agent.and_then(|agent| self.running.get(&agent.id)).copied().unwrap_or(0);
+        // Also where the record is missing: work says more than an absence.
+        let record = agent
+            .map(|agent| agent.id)
+            .or(instance.and_then(|instance| instance.agent))
+            .or(launching.and_then(|launching| launching.agent));
+        let running = record.and_then(|record| self.running.get(&record)).copied().unwrap_or(0);
         let in_flight = agent.is_some_and(|agent| snapshot.in_flight.agents.contains(&agent.id))
             || instance.is_some_and(|instance| snapshot.in_flight.instances.contains(&instance.id));
-        let state = state(snapshot.now, pool, memory, &parts, launched, running);
+        let mut state = state(snapshot.now, pool, memory, &parts, launched, running);
+        if state == MachineState::Failed && agent.is_none() && instance.is_some() && self.unlisted_work {
+            state = MachineState::Busy;
+        }
         let launching = launching.is_some();
         self.machines.push(Machine {
             pool: index,
@@ -162,6 +179,7 @@ impl<'a> Fleet<'a> {
             agent,
             launching,
             in_flight,
+            twin,
             launched,
             running,
             state,
@@ -177,6 +195,8 @@ struct Parts<'a> {
     launching: Option<&'a Launching>,
     /// The listing is known, so that a missing instance means something.
     listed: bool,
+    /// See [`Machine::twin`].
+    twin: bool,
 }
 
 fn state(
@@ -195,12 +215,16 @@ fn state(
         let record_expected = parts
             .instance
             .is_some_and(|instance| instance.agent.is_some() || memory.record_deleted.contains(&instance.id));
-        return match (record_expected, in_time) {
-            (true, _) => MachineState::Orphan,
-            (false, true) => MachineState::Booting,
-            (false, false) => MachineState::Failed,
+        return match (running > 0, record_expected, in_time) {
+            (true, _, _) => MachineState::Busy,
+            (false, true, _) => MachineState::Orphan,
+            (false, false, true) => MachineState::Booting,
+            (false, false, false) => MachineState::Failed,
         };
     };
+    if parts.twin && running == 0 {
+        return MachineState::Orphan;
+    }
     let instance_missing = parts.instance.is_none() && parts.launching.is_none() && parts.listed;
     if agent.no_schedule && !(instance_missing && running == 0 && !seen_lately(agent, now)) {
         return MachineState::Cordoned;

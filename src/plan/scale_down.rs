@@ -8,18 +8,17 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 
-use super::fleet::{Fleet, Machine};
-use super::scale_up::usable;
-use super::supply::Slots;
-use super::{CORDON_SETTLES, LISTING_LAG, PERIOD_MARGIN, RECORD_ABSENCE};
+use super::fleet::{Fleet, Machine, seen_lately};
+use super::scale_up::{is_usable, usable};
+use super::{CORDON_SETTLES, DRAIN_TAKES, LISTING_LAG, PERIOD_MARGIN, RECORD_ABSENCE};
 use crate::model::action::{Action, Fate, Keep, MachineDecision, MachineState, Reason, Step};
 use crate::model::agent::Agent;
 use crate::model::ids::AgentId;
 use crate::model::instance::Instance;
-use crate::model::later;
 use crate::model::memory::Memory;
 use crate::model::pool::{Billing, Pool};
 use crate::model::snapshot::{Listing, Snapshot};
+use crate::model::{age, later};
 
 /// What scaling down decided.
 #[derive(Debug)]
@@ -32,10 +31,10 @@ pub(super) fn scale_down(
     snapshot: &Snapshot,
     memory: &Memory,
     fleet: &Fleet<'_>,
-    slots: &Slots<'_>,
-    uncordoned: &BTreeSet<AgentId>,
+    needed: &BTreeSet<&str>,
+    undone: &BTreeMap<AgentId, Reason>,
 ) -> ScaleDown {
-    let judge = Judge { snapshot, memory, slots, uncordoned };
+    let judge = Judge { snapshot, memory, needed, undone };
     let mut verdicts: Vec<Verdict> = fleet.machines.iter().map(|machine| judge.verdict(machine)).collect();
     for pool in 0..snapshot.pools.len() {
         keep_minimum(snapshot, fleet, pool, &mut verdicts);
@@ -78,13 +77,14 @@ fn keep_minimum(snapshot: &Snapshot, fleet: &Fleet<'_>, pool: usize, verdicts: &
     let mut spare = usable(snapshot, fleet, pool).saturating_sub(snapshot.pools[pool].min);
     let mut due: BTreeMap<(Timestamp, &str), usize> = BTreeMap::new();
     for (index, machine) in fleet.machines.iter().enumerate() {
-        let counts_for_minimum = machine.pool == pool && machine.state == MachineState::Idle;
+        let counts_for_minimum = machine.pool == pool && is_usable(snapshot, machine);
         if let (true, Verdict::Do(Action::Cordon { .. }, reason)) = (counts_for_minimum, &verdicts[index]) {
             let since = match reason {
                 Reason::Idle { since } => *since,
                 Reason::PeriodEnds { ends } => *ends,
                 Reason::TasksWait { .. }
                 | Reason::BelowMinimum { .. }
+                | Reason::PaidAgain { .. }
                 | Reason::NeverConnected { .. }
                 | Reason::ContactLost { .. }
                 | Reason::RecordGone
@@ -106,8 +106,10 @@ fn keep_minimum(snapshot: &Snapshot, fleet: &Fleet<'_>, pool: usize, verdicts: &
 struct Judge<'a> {
     snapshot: &'a Snapshot,
     memory: &'a Memory,
-    slots: &'a Slots<'a>,
-    uncordoned: &'a BTreeSet<AgentId>,
+    /// Names of machines of ours that tasks are laid on.
+    needed: &'a BTreeSet<&'a str>,
+    /// Agents whose drain scaling up undoes, and why.
+    undone: &'a BTreeMap<AgentId, Reason>,
 }
 
 impl Judge<'_> {
@@ -121,9 +123,9 @@ impl Judge<'_> {
             return Verdict::Keep(Keep::InFlight);
         }
         if let Some(agent) = machine.agent
-            && self.uncordoned.contains(&agent.id)
+            && let Some(reason) = self.undone.get(&agent.id)
         {
-            return Verdict::Undone(Reason::TasksWait { tasks: machine.free() });
+            return Verdict::Undone(reason.clone());
         }
         if !matches!(self.snapshot.instances.get(&pool.account), Some(Listing::Known { .. })) {
             return Verdict::Keep(if machine.running > 0 { Keep::Busy } else { Keep::ListingUnknown });
@@ -149,13 +151,13 @@ impl Judge<'_> {
     }
 
     fn idle(&self, machine: &Machine<'_>, pool: &Pool, agent: &Agent) -> Verdict {
-        if self.slots.needs(machine.name) {
+        if self.needed.contains(machine.name) {
             return Verdict::Keep(Keep::Needed);
         }
         if machine.instance.is_none() {
             return Verdict::Keep(Keep::InstanceNotListed);
         }
-        match self.due(machine, pool, agent) {
+        match self.due(machine, pool, agent).and_then(|reason| self.in_time(machine, pool, reason)) {
             Ok(reason) => Verdict::Do(Action::Cordon { agent: agent.id, name: agent.name.clone() }, reason),
             Err(keep) => Verdict::Keep(keep),
         }
@@ -170,9 +172,22 @@ impl Judge<'_> {
                 if self.now() < until { Err(Keep::IdleUntil { until }) } else { Ok(Reason::Idle { since }) }
             }
             Billing::ByPeriod(period) => {
-                let (opens, ends) = self.closing_window(machine.launched, period);
+                let (opens, ends) = closing_window(self.now(), self.snapshot.poll_interval, machine.launched, period);
                 if self.now() < opens { Err(Keep::PaidUntil { until: opens }) } else { Ok(Reason::PeriodEnds { ends }) }
             }
+        }
+    }
+
+    /// A drain that would outlast the paid period is not begun: the next period is as good as paid for.
+    fn in_time(&self, machine: &Machine<'_>, pool: &Pool, reason: Reason) -> Result<Reason, Keep> {
+        match (&reason, pool.billing) {
+            (Reason::PeriodEnds { ends }, Billing::ByPeriod(period))
+                if later(self.now(), DRAIN_TAKES.min(period / 4)) > *ends =>
+            {
+                let (until, _) = closing_window(*ends, self.snapshot.poll_interval, machine.launched, period);
+                Err(Keep::PaidUntil { until })
+            }
+            (_, Billing::ByPeriod(_) | Billing::BySecond) => Ok(reason),
         }
     }
 
@@ -182,16 +197,6 @@ impl Judge<'_> {
         let worked = agent.last_work.unwrap_or(Timestamp::MIN);
         let seen_busy = self.memory.seen_busy.get(&agent.id).copied().unwrap_or(Timestamp::MIN);
         first_contact.max(worked).max(seen_busy).min(self.now())
-    }
-
-    /// The last part of the started period: it opens early enough that a pass falls into it however sparse they are.
-    fn closing_window(&self, launched: Timestamp, period: Duration) -> (Timestamp, Timestamp) {
-        let lived = crate::model::age(self.now(), launched).as_secs();
-        let started = lived / period.as_secs().max(1) + 1;
-        let ends = later(launched, Duration::from_secs(started.saturating_mul(period.as_secs().max(1))));
-        let margin = PERIOD_MARGIN.saturating_add(self.snapshot.poll_interval.saturating_mul(2));
-        let margin = margin.min(period / 2);
-        (ends.checked_sub(margin).unwrap_or(launched), ends)
     }
 
     fn cordoned(&self, machine: &Machine<'_>, pool: &Pool, agent: &Agent) -> Verdict {
@@ -208,8 +213,19 @@ impl Judge<'_> {
         if self.now() < settled {
             return Verdict::Keep(Keep::Settling { until: settled });
         }
+        if agent.last_contact.is_none() {
+            let until = later(machine.launched, pool.boot_timeout);
+            return if self.now() < until {
+                Verdict::Keep(Keep::Boots { until })
+            } else {
+                never_connected(machine, Some(agent))
+            };
+        }
         let reason = match self.due(machine, pool, agent) {
             Ok(reason) => reason,
+            Err(_) if cordon.ours && !machine.connected(self.now()) => {
+                Reason::ContactLost { last_contact: agent.last_contact.unwrap_or(machine.launched) }
+            }
             Err(_) if cordon.ours => Reason::Idle { since: self.idle_since(machine, agent) },
             Err(_) => return Verdict::Keep(Keep::CordonedByOthers),
         };
@@ -217,6 +233,9 @@ impl Judge<'_> {
     }
 
     fn lost(&self, machine: &Machine<'_>, pool: &Pool, agent: &Agent) -> Verdict {
+        if machine.instance.is_none() {
+            return Verdict::Keep(Keep::MissingLately { until: later(agent.created, LISTING_LAG) });
+        }
         let last_contact = agent.last_contact.unwrap_or(machine.launched);
         let until = later(last_contact, pool.boot_timeout);
         if self.now() < until {
@@ -227,6 +246,9 @@ impl Judge<'_> {
     }
 
     fn record_without_instance(&self, agent: &Agent) -> Verdict {
+        if seen_lately(agent, self.now()) {
+            return Verdict::Keep(Keep::InstanceNotListed);
+        }
         let missing = self.memory.without_instance.get(&agent.id).copied().unwrap_or(self.now());
         let until = later(missing, LISTING_LAG);
         if self.now() < until {
@@ -255,6 +277,22 @@ impl Judge<'_> {
             .max(busy.map_or(Timestamp::MIN, |busy| later(busy, pool.boot_timeout)));
         if self.now() < spared { Verdict::Keep(Keep::MissingLately { until: spared }) } else { delete }
     }
+}
+
+/// The last part of the started period: when it opens and when it ends. It opens early enough that a pass falls into it
+/// however sparse they are.
+pub(super) fn closing_window(
+    now: Timestamp,
+    poll_interval: Duration,
+    launched: Timestamp,
+    period: Duration,
+) -> (Timestamp, Timestamp) {
+    let lived = age(now, launched).as_secs();
+    let started = lived / period.as_secs().max(1) + 1;
+    let ends = later(launched, Duration::from_secs(started.saturating_mul(period.as_secs().max(1))));
+    let margin = PERIOD_MARGIN.saturating_add(poll_interval.saturating_mul(2));
+    let margin = margin.min(period / 2);
+    (ends.checked_sub(margin).unwrap_or(launched), ends)
 }
 
 /// The boot timeout has passed. Its record, if there is one, says that it was never there.

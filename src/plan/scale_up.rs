@@ -3,313 +3,212 @@
 //! A task that several pools could take is counted once: for the first, in the order of the settings, that has room
 //! and can be served.
 
-use std::collections::{BTreeMap, BTreeSet};
+mod pool;
 
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+
+use self::pool::{Names, PoolUp, Undo};
 use super::count;
 use super::demand::Demand;
 use super::fleet::{Fleet, Machine, agent_labels};
-use crate::model::action::{Action, Hold, MachineState, Reason, Step, TaskDecision};
-use crate::model::ids::{AgentId, LaunchName};
-use crate::model::labels::{Labels, fit};
+use super::matching::{Class, Closed, Group, Placed};
+use super::supply::{Supply, stuck_since};
+use crate::model::action::{Action, MachineState, Reason, Step, TaskDecision};
+use crate::model::ids::AgentId;
 use crate::model::memory::Memory;
-use crate::model::pool::{Market, Pool};
-use crate::model::snapshot::{Listing, Snapshot};
+use crate::model::pool::Pool;
+use crate::model::snapshot::Snapshot;
 
 /// What scaling up decided.
 #[derive(Debug)]
-pub(super) struct ScaleUp {
-    pub steps: Vec<Step>,
-    /// Agents whose drain is undone.
-    pub uncordoned: BTreeSet<AgentId>,
-    /// By pool: tasks that no slot took before this.
-    pub uncovered: Vec<u32>,
+pub(super) struct ScaleUp<'a> {
+    pools: Vec<PoolUp<'a>>,
     pub names_used: u64,
 }
 
-pub(super) fn scale_up(
-    snapshot: &Snapshot,
-    memory: &Memory,
-    fleet: &Fleet<'_>,
+/// Decides which drains are undone and what is launched. Some of it may turn out not to be needed once all tasks are
+/// laid on it: see [`ScaleUp::unneeded`].
+pub(super) fn scale_up<'a>(
+    snapshot: &'a Snapshot,
+    memory: &'a Memory,
+    fleet: &Fleet<'a>,
     demand: &Demand<'_>,
-    decisions: &mut [TaskDecision],
-) -> ScaleUp {
+    supply: &Supply<'_>,
+) -> ScaleUp<'a> {
     let mut names = Names::new(snapshot, memory, fleet);
-    let mut pools: Vec<PoolUp<'_>> =
+    let mut pools: Vec<PoolUp<'a>> =
         (0..snapshot.pools.len()).map(|index| PoolUp::new(snapshot, memory, fleet, index)).collect();
 
-    for (waiting, decision) in demand.tasks.iter().zip(decisions) {
-        let TaskDecision::Held { why } = decision else { continue };
-        let kind = &demand.kinds[waiting.kind];
-        if let Some(&first) = kind.pools.first() {
-            pools[first].uncovered += 1;
+    // What steps could add to the supply; afterwards, how much of it the tasks need.
+    let mut more = Vec::new();
+    let mut owners = Vec::new();
+    for (index, pool) in pools.iter().enumerate() {
+        for (labels, drains) in pool.drains_by_labels() {
+            let slots = drains.iter().rev().map(|&drain| pool.drains[drain].free).collect();
+            more.push((Group::new(Class::Drains, 0, Closed::Drains(slots)), labels, index));
+            owners.push((index, drains));
         }
-        let uncordoned = kind.pools.iter().find_map(|&index| {
-            let by = pools[index].uncordon(kind.labels)?;
-            Some(TaskDecision::Uncordoned { by, pool: snapshot.pools[index].name.clone() })
-        });
-        if let Some(uncordoned) = uncordoned {
-            *decision = uncordoned;
+        if let Some(labels) = &pool.labels {
+            let launches = Closed::Launches { room: pool.room, slots: pool.pool.slots };
+            more.push((Group::new(Class::Launches, 0, launches), labels, index));
+            owners.push((index, Vec::new()));
+        }
+    }
+    let mut matching = supply.matching(demand, more);
+    let standing = matching.groups.len() - owners.len();
+    let mut uncovered = vec![0_u32; pools.len()];
+    for waiting in demand.tasks.iter().filter(|waiting| waiting.wait.is_none()) {
+        if stuck_since(snapshot, memory, &waiting.task.id).is_some()
+            && matching.best(waiting.kind).is_some_and(|group| matching.groups[group].class == Class::Now)
+        {
             continue;
         }
-        let mut holds = Vec::new();
-        let mut launched = None;
-        for &index in &kind.pools {
-            let pool = &snapshot.pools[index].name;
-            match pools[index].launch_for_task(&mut names) {
-                Ok(by) => {
-                    launched = Some(TaskDecision::Booting { by, pool: pool.clone() });
-                    break;
+        let placed = matching.place(waiting.kind);
+        if placed != Some(Placed::Standing)
+            && let Some(&first) = demand.kinds[waiting.kind].pools.first()
+        {
+            uncovered[first] += 1;
+        }
+    }
+    for ((index, drains), group) in owners.into_iter().zip(&matching.groups[standing..]) {
+        match group.class {
+            Class::Drains => {
+                for drain in drains.into_iter().take(group.opened as usize) {
+                    pools[index].drains[drain].undo = Some(Undo::ForTasks);
                 }
-                Err(hold) => holds.push((pool.clone(), hold)),
             }
-        }
-        match launched {
-            Some(launched) => *decision = launched,
-            None => *why = holds,
+            Class::Launches => (0..group.opened).for_each(|_| pools[index].launch(&mut names)),
+            Class::Now | Class::Booted => {}
         }
     }
-    for (index, pool) in pools.iter_mut().enumerate() {
+    for ((index, pool), uncovered) in pools.iter_mut().enumerate().zip(uncovered) {
+        pool.uncovered = uncovered;
+        pool.undo_paid(snapshot);
         pool.reach_minimum(usable(snapshot, fleet, index), &mut names);
+        // In the order in which tasks are laid on them.
+        pool.launches.sort();
     }
-
-    let uncovered = pools.iter().map(|pool| pool.uncovered).collect();
-    let uncordoned = pools.iter().flat_map(PoolUp::uncordoned_agents).collect();
-    let steps = pools.into_iter().flat_map(PoolUp::into_steps).collect();
-    ScaleUp { steps, uncordoned, uncovered, names_used: names.used }
+    ScaleUp { pools, names_used: names.used }
 }
 
-/// Machines of a pool that count for its minimum: those that can take work of its scope, now or once booted.
-pub(super) fn usable(snapshot: &Snapshot, fleet: &Fleet<'_>, pool: usize) -> u32 {
-    let wanted = snapshot.pools[pool].effective_labels();
-    let takes_our_work = |machine: &Machine<'_>| match (machine.agent, &wanted) {
-        (Some(agent), Some(wanted)) if agent.last_contact.is_some() => {
-            agent_labels(agent, Some(&snapshot.pools[pool])) == *wanted
-        }
-        (Some(_) | None, Some(_) | None) => true,
-    };
-    let counts = |machine: &&Machine<'_>| {
-        machine.pool == pool
-            && !machine.in_flight
-            && match machine.state {
-                MachineState::Booting => true,
-                MachineState::Busy | MachineState::Idle => machine.connected(snapshot.now) && takes_our_work(machine),
-                MachineState::Cordoned
-                | MachineState::Lost
-                | MachineState::Failed
-                | MachineState::Orphan
-                | MachineState::Deleting => false,
+impl ScaleUp<'_> {
+    /// The supply as it will be once the steps are carried out.
+    pub fn add_to<'s>(&'s self, supply: &Supply<'s>) -> Supply<'s> {
+        let mut supply = supply.clone();
+        for (index, pool) in self.pools.iter().enumerate() {
+            for drain in pool.drains.iter().filter(|drain| drain.undo.is_some()) {
+                supply.add_undone(drain.labels.clone(), drain.name, index, drain.idle, drain.free);
             }
-    };
+            if let Some(labels) = &pool.labels {
+                for name in &pool.launches {
+                    supply.add_launch(labels.clone(), name.as_str(), index, pool.pool.slots);
+                }
+            }
+        }
+        supply
+    }
+
+    /// Names of drains and launches that no task is laid on and that the minimum does not ask for either.
+    pub fn unneeded<'s>(&'s self, loads: &HashMap<&str, u32>) -> BTreeSet<&'s str> {
+        let mut unneeded = BTreeSet::new();
+        for pool in &self.pools {
+            let mut surplus = pool.have.saturating_sub(pool.pool.min);
+            let mut drop = |name: &'s str, counts: bool| {
+                let unused = !loads.contains_key(name);
+                if unused && (!counts || surplus > 0) {
+                    surplus -= u32::from(counts);
+                    unneeded.insert(name);
+                }
+            };
+            for name in pool.launches.iter().rev() {
+                drop(name.as_str(), true);
+            }
+            for drain in &pool.drains {
+                match drain.undo {
+                    Some(Undo::ForTasks | Undo::ForMinimum) => drop(drain.name, drain.usable),
+                    Some(Undo::PaidAgain { .. }) | None => {}
+                }
+            }
+        }
+        unneeded
+    }
+
+    /// The steps but for those, and for each agent whose drain is undone the reason.
+    pub fn steps(
+        &self,
+        loads: &HashMap<&str, u32>,
+        unneeded: &BTreeSet<&str>,
+    ) -> (Vec<Step>, BTreeMap<AgentId, Reason>) {
+        let mut steps = Vec::new();
+        let mut undone = BTreeMap::new();
+        for PoolUp { pool, drains, launches, offer, .. } in &self.pools {
+            let below_minimum = Reason::BelowMinimum { min: pool.min };
+            for drain in drains.iter().filter(|drain| !unneeded.contains(drain.name)) {
+                let reason = match (drain.undo, loads.get(drain.name)) {
+                    (None, _) => continue,
+                    (Some(_), Some(&tasks)) => Reason::TasksWait { tasks },
+                    (Some(Undo::PaidAgain { until }), None) => Reason::PaidAgain { until },
+                    (Some(Undo::ForTasks | Undo::ForMinimum), None) => below_minimum.clone(),
+                };
+                undone.insert(drain.agent, reason.clone());
+                let action = Action::Uncordon { agent: drain.agent, name: drain.record.to_owned() };
+                steps.push(Step { pool: pool.name.clone(), action, reason });
+            }
+            let Ok(offer) = offer else { continue };
+            for name in launches.iter().filter(|name| !unneeded.contains(name.as_str())) {
+                let reason = match loads.get(name.as_str()) {
+                    Some(&tasks) => Reason::TasksWait { tasks },
+                    None => below_minimum.clone(),
+                };
+                let action = Action::Launch { name: name.clone(), offer: offer.key.clone() };
+                steps.push(Step { pool: pool.name.clone(), action, reason });
+            }
+        }
+        (steps, undone)
+    }
+
+    /// Says for tasks of ours that nothing could be had for what each pool waits for.
+    pub fn explain(&self, demand: &Demand<'_>, decisions: &mut [TaskDecision]) {
+        for (waiting, decision) in demand.tasks.iter().zip(decisions) {
+            if let TaskDecision::Held { why } = decision {
+                let pools = demand.kinds[waiting.kind].pools.iter().map(|&index| &self.pools[index]);
+                *why = pools.map(|pool| (pool.pool.name.clone(), pool.hold().clone())).collect();
+            }
+        }
+    }
+
+    /// Tasks of a pool that could start and that no slot covered before this.
+    pub fn uncovered(&self, pool: usize) -> u32 {
+        self.pools[pool].uncovered
+    }
+}
+
+/// Whether a machine counts for its pool's minimum: it can take work of its scope, now or once booted.
+pub(super) fn is_usable(snapshot: &Snapshot, machine: &Machine<'_>) -> bool {
+    !machine.in_flight
+        && match machine.state {
+            MachineState::Booting => true,
+            MachineState::Busy | MachineState::Idle => {
+                machine.connected(snapshot.now) && takes_our_work(&snapshot.pools[machine.pool], machine)
+            }
+            MachineState::Cordoned
+            | MachineState::Lost
+            | MachineState::Failed
+            | MachineState::Orphan
+            | MachineState::Deleting => false,
+        }
+}
+
+/// Machines of a pool that count for its minimum.
+pub(super) fn usable(snapshot: &Snapshot, fleet: &Fleet<'_>, pool: usize) -> u32 {
+    let counts = |machine: &&Machine<'_>| machine.pool == pool && is_usable(snapshot, machine);
     count(fleet.machines.iter().filter(counts).count())
 }
 
-/// Gives out launch names that nothing has yet.
-struct Names<'a> {
-    snapshot: &'a Snapshot,
-    first: u64,
-    used: u64,
-    taken: BTreeSet<&'a str>,
-}
-
-impl<'a> Names<'a> {
-    fn new(snapshot: &'a Snapshot, memory: &Memory, fleet: &Fleet<'a>) -> Self {
-        let machines = fleet.machines.iter().map(|machine| machine.name);
-        let taken = machines.chain(snapshot.agents.iter().map(|agent| agent.name.as_str())).collect();
-        Self { snapshot, first: memory.next_launch, used: 0, taken }
+/// Its agent has the labels that the pool's agents have today.
+fn takes_our_work(pool: &Pool, machine: &Machine<'_>) -> bool {
+    match (machine.agent, pool.effective_labels()) {
+        (Some(agent), Some(wanted)) if agent.last_contact.is_some() => agent_labels(agent, Some(pool)) == wanted,
+        (Some(_) | None, Some(_) | None) => true,
     }
-
-    fn next(&mut self, pool: &Pool) -> LaunchName {
-        loop {
-            let name = LaunchName::new(&self.snapshot.installation, &pool.name, self.first.wrapping_add(self.used));
-            self.used += 1;
-            if !self.taken.contains(name.as_str()) {
-                return name;
-            }
-        }
-    }
-}
-
-/// One pool while tasks are laid on it.
-struct PoolUp<'a> {
-    pool: &'a Pool,
-    /// Our own drains that could be undone, those with the most free slots first.
-    drains: Vec<Drain<'a>>,
-    /// What can be ordered, or why nothing can.
-    launchable: Result<&'a crate::model::pool::Offer, Hold>,
-    /// How many more launches.
-    room: u32,
-    /// What is said once there is no room.
-    no_room: Hold,
-    launches: Vec<Launching>,
-    uncovered: u32,
-}
-
-/// A drain of ours.
-struct Drain<'a> {
-    agent: AgentId,
-    name: &'a str,
-    labels: Labels,
-    free: u32,
-    tasks: u32,
-}
-
-/// A launch decided in this plan.
-struct Launching {
-    name: LaunchName,
-    tasks: u32,
-}
-
-impl<'a> PoolUp<'a> {
-    fn new(snapshot: &'a Snapshot, memory: &Memory, fleet: &Fleet<'a>, index: usize) -> Self {
-        let pool = &snapshot.pools[index];
-        let existing = fleet.existing(index);
-        let mut room = pool.max.saturating_sub(existing);
-        let mut no_room = Hold::AtMaximum { max: pool.max };
-        if let Some(trouble) = memory.troubles.get(&pool.name) {
-            // After failures one instance at a time shows whether the cause is gone.
-            let boots = fleet.machines.iter().any(|m| m.pool == index && m.state == MachineState::Booting);
-            if room > 0 {
-                room = u32::from(!boots);
-                no_room = Hold::Trouble { failures: trouble.failures, why: trouble.why.clone(), until: trouble.until };
-            }
-        }
-        let launchable = launchable(snapshot, memory, pool);
-        Self {
-            pool,
-            drains: drains(snapshot, memory, fleet, index),
-            launchable,
-            room,
-            no_room,
-            launches: Vec::new(),
-            uncovered: 0,
-        }
-    }
-
-    /// Lays one task on a drain that is undone; undoes one more if it must. The name of its agent.
-    fn uncordon(&mut self, task: &Labels) -> Option<String> {
-        let takes = |drain: &&mut Drain<'_>| drain.tasks < drain.free && fit(&drain.labels, task).is_ok();
-        let undone = self.drains.iter_mut().filter(|drain| drain.tasks > 0).find(takes);
-        let drain = match undone {
-            Some(drain) => drain,
-            None => self.drains.iter_mut().filter(|drain| drain.tasks == 0).find(takes)?,
-        };
-        drain.tasks += 1;
-        Some(drain.name.to_owned())
-    }
-
-    /// Lays one task on a launch of this plan; decides one more if it must. The name of its instance.
-    fn launch_for_task(&mut self, names: &mut Names<'_>) -> Result<String, Hold> {
-        if let Some(launching) = self.launches.last_mut()
-            && launching.tasks < self.pool.slots
-        {
-            launching.tasks += 1;
-            return Ok(launching.name.to_string());
-        }
-        self.launch(1, names)
-    }
-
-    fn launch(&mut self, tasks: u32, names: &mut Names<'_>) -> Result<String, Hold> {
-        if let Err(hold) = &self.launchable {
-            return Err(hold.clone());
-        }
-        if self.room == 0 {
-            return Err(self.no_room.clone());
-        }
-        self.room -= 1;
-        let name = names.next(self.pool);
-        let text = name.to_string();
-        self.launches.push(Launching { name, tasks });
-        Ok(text)
-    }
-
-    fn reach_minimum(&mut self, usable: u32, names: &mut Names<'_>) {
-        let undone = self.drains.iter().filter(|drain| drain.tasks > 0).count();
-        let mut have = usable.saturating_add(count(undone)).saturating_add(count(self.launches.len()));
-        while have < self.pool.min && self.launch(0, names).is_ok() {
-            have += 1;
-        }
-    }
-
-    fn uncordoned_agents(&self) -> impl Iterator<Item = AgentId> {
-        self.drains.iter().filter(|drain| drain.tasks > 0).map(|drain| drain.agent)
-    }
-
-    fn into_steps(self) -> Vec<Step> {
-        let pool = self.pool;
-        let step = |action, reason| Step { pool: pool.name.clone(), action, reason };
-        let mut steps: Vec<Step> = self
-            .drains
-            .iter()
-            .filter(|drain| drain.tasks > 0)
-            .map(|drain| {
-                let action = Action::Uncordon { agent: drain.agent, name: drain.name.to_owned() };
-                step(action, Reason::TasksWait { tasks: drain.tasks })
-            })
-            .collect();
-        if let Ok(offer) = self.launchable {
-            steps.extend(self.launches.into_iter().map(|launching| {
-                let reason = match launching.tasks {
-                    0 => Reason::BelowMinimum { min: pool.min },
-                    tasks => Reason::TasksWait { tasks },
-                };
-                step(Action::Launch { name: launching.name, offer: offer.key.clone() }, reason)
-            }));
-        }
-        steps
-    }
-}
-
-/// The offer that a pool orders next, or why it orders nothing.
-fn launchable<'a>(snapshot: &Snapshot, memory: &Memory, pool: &'a Pool) -> Result<&'a crate::model::pool::Offer, Hold> {
-    let offers = match &pool.market {
-        Market::Open { offers, .. } => offers,
-        Market::NotReady { why } => return Err(Hold::NotReady { why: why.clone() }),
-    };
-    match snapshot.instances.get(&pool.account) {
-        Some(Listing::Known { .. }) => {}
-        Some(Listing::Unknown { why }) => return Err(Hold::ListingUnknown { why: why.clone() }),
-        None => return Err(Hold::ListingUnknown { why: "not asked yet".to_owned() }),
-    }
-    if let Some(refusal) = memory.refusals.get(&pool.account).filter(|refusal| snapshot.now < refusal.until) {
-        return Err(Hold::Refused { why: refusal.why.clone(), until: refusal.until });
-    }
-    if let Some(trouble) = memory.troubles.get(&pool.name).filter(|trouble| snapshot.now < trouble.until) {
-        return Err(Hold::Trouble { failures: trouble.failures, why: trouble.why.clone(), until: trouble.until });
-    }
-    let mut first_again = None;
-    for offer in offers {
-        let key = (pool.account, offer.key.clone());
-        match memory.sold_out.get(&key).filter(|until| snapshot.now < **until) {
-            None => return Ok(offer),
-            Some(until) => first_again = Some(first_again.map_or(*until, |first: jiff::Timestamp| first.min(*until))),
-        }
-    }
-    match first_again {
-        Some(until) => Err(Hold::SoldOut { until }),
-        None => Err(Hold::NotReady { why: "nothing can be ordered".to_owned() }),
-    }
-}
-
-/// Drains that this process began, of agents that are alive and have room.
-fn drains<'a>(snapshot: &'a Snapshot, memory: &Memory, fleet: &Fleet<'a>, index: usize) -> Vec<Drain<'a>> {
-    let ours: BTreeMap<AgentId, bool> = memory.cordons.iter().map(|(agent, cordon)| (*agent, cordon.ours)).collect();
-    let mut drains: Vec<Drain<'a>> = fleet
-        .machines
-        .iter()
-        .filter(|machine| machine.pool == index && machine.state == MachineState::Cordoned && !machine.in_flight)
-        .filter(|machine| machine.connected(snapshot.now) && machine.instance.is_some())
-        .filter_map(|machine| {
-            let agent = machine.agent?;
-            let undoable = ours.get(&agent.id).copied().unwrap_or(false) && machine.free() > 0;
-            undoable.then(|| Drain {
-                agent: agent.id,
-                name: &agent.name,
-                labels: agent_labels(agent, Some(&snapshot.pools[index])),
-                free: machine.free(),
-                tasks: 0,
-            })
-        })
-        .collect();
-    drains.sort_by(|a, b| (std::cmp::Reverse(a.free), a.name).cmp(&(std::cmp::Reverse(b.free), b.name)));
-    drains
 }

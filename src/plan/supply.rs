@@ -1,235 +1,335 @@
-//! Which slots take which tasks, the way the server would give them out.
+//! Which slots there are, and which task is laid on which, the way the server would give them out.
 //!
 //! Slots are grouped by the labels of their agents, tasks by kind, so that both are matched once a group. A connected
 //! slot is taken before one that still boots; among those the best score wins, as at the server; among equals the
 //! group that fits the fewest kinds, so that a slot which only fits one kind of task is not spent on another.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
 use super::STUCK_AFTER;
 use super::demand::Demand;
 use super::fleet::{Fleet, agent_labels, seen_lately};
+use super::matching::{Class, Closed, Group, Matching};
 use crate::model::action::{MachineState, TaskDecision, Wait};
 use crate::model::age;
-use crate::model::ids::PoolName;
+use crate::model::agent::Agent;
+use crate::model::ids::{AgentId, PoolName, TaskId};
 use crate::model::labels::{Labels, fit};
 use crate::model::memory::Memory;
 use crate::model::snapshot::Snapshot;
 
-/// When a slot can take a task.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-enum When {
-    /// Once the task that runs there has ended.
-    Later,
-    /// Now.
-    Now,
-    /// Once its instance has booted.
-    Booted,
+/// Where slots come from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum From {
+    /// They are there, or boot.
+    Standing,
+    /// A drain that this plan undoes.
+    Undone,
 }
 
 /// Free slots of one agent.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 struct Holder<'a> {
     name: &'a str,
     /// Index of its pool, if it is ours.
     pool: Option<usize>,
-    left: u32,
+    from: From,
+    /// It is ours and nothing runs there: tasks are laid on others first, so that it can go.
+    spare: bool,
+    slots: u32,
+    /// Tasks laid here, those that wait for others included.
+    laid: u32,
+    /// Those of them that could start.
+    startable: u32,
 }
 
-/// Slots that matching can't tell apart.
-#[derive(Debug)]
-struct Group<'a> {
-    when: When,
-    labels: Labels,
-    holders: Vec<Holder<'a>>,
-    /// The first holder that may have something left.
-    next: usize,
+/// Every slot that is free, or will be soon.
+#[derive(Debug, Clone)]
+pub(super) struct Supply<'a> {
+    groups: BTreeMap<(Class, Labels), Vec<Holder<'a>>>,
+    /// Slots with a running task that others wait for: free by the time that those can start.
+    later: BTreeMap<Labels, u32>,
 }
 
-impl Group<'_> {
-    /// The holder that the next task goes to.
-    fn next_holder(&mut self) -> Option<usize> {
-        while self.holders.get(self.next).is_some_and(|holder| holder.left == 0) {
-            self.next += 1;
-        }
-        (self.next < self.holders.len()).then_some(self.next)
-    }
-}
-
-/// All slots, and for each kind of task the groups that fit it, best first.
-#[derive(Debug)]
-pub(super) struct Slots<'a> {
-    groups: Vec<Group<'a>>,
-    /// By kind: groups that can take a task now or once booted.
-    startable: Vec<Vec<usize>>,
-    /// By kind: the same, behind those that will be free again.
-    waiting: Vec<Vec<usize>>,
-    pools: Vec<PoolName>,
-    /// Names of our machines that a task of this snapshot is laid on.
-    needed: BTreeSet<&'a str>,
-}
-
-impl<'a> Slots<'a> {
-    pub fn new(snapshot: &'a Snapshot, fleet: &Fleet<'a>, demand: &Demand<'_>) -> Self {
-        let mut groups: BTreeMap<(When, Labels), Vec<Holder<'a>>> = BTreeMap::new();
-        let mut add = |when: When, labels: &Labels, holder: Holder<'a>| {
-            if holder.left > 0 {
-                groups.entry((when, labels.clone())).or_default().push(holder);
+impl<'a> Supply<'a> {
+    pub fn new(snapshot: &'a Snapshot, fleet: &Fleet<'a>) -> Self {
+        let mut supply = Self { groups: BTreeMap::new(), later: BTreeMap::new() };
+        let awaited = awaited(snapshot);
+        let mut connected = |agent: &'a Agent, name: &'a str, labels: Labels, pool: Option<usize>| {
+            let running = fleet.running.get(&agent.id).copied().unwrap_or(0);
+            if let Some(awaited) = awaited.get(&agent.id) {
+                *supply.later.entry(labels.clone()).or_default() += awaited;
             }
+            let spare = pool.is_some() && running == 0;
+            supply.add(Class::Now, labels, name, pool, spare, agent.capacity.saturating_sub(running));
         };
         for agent in snapshot.agents.iter().filter(|agent| !fleet.ours.contains(&agent.id)) {
             if !agent.no_schedule && seen_lately(agent, snapshot.now) {
-                let running = fleet.running.get(&agent.id).copied().unwrap_or(0);
-                let labels = agent_labels(agent, None);
-                let name = agent.name.as_str();
-                add(When::Later, &labels, Holder { name, pool: None, left: running });
-                add(When::Now, &labels, Holder { name, pool: None, left: agent.capacity.saturating_sub(running) });
+                connected(agent, &agent.name, agent_labels(agent, None), None);
             }
         }
-        for machine in fleet.machines.iter().filter(|machine| !machine.in_flight) {
+        let ready = |state| matches!(state, MachineState::Busy | MachineState::Idle);
+        let ours = || fleet.machines.iter().filter(|machine| !machine.in_flight && !machine.twin);
+        for machine in ours().filter(|machine| ready(machine.state) && machine.connected(snapshot.now)) {
+            if let Some(agent) = machine.agent {
+                let labels = agent_labels(agent, Some(&snapshot.pools[machine.pool]));
+                connected(agent, machine.name, labels, Some(machine.pool));
+            }
+        }
+        for machine in ours().filter(|machine| machine.state == MachineState::Booting) {
             let pool = &snapshot.pools[machine.pool];
-            let holder = |left| Holder { name: machine.name, pool: Some(machine.pool), left };
-            match (machine.state, machine.agent) {
-                (MachineState::Busy | MachineState::Idle, Some(agent)) if seen_lately(agent, snapshot.now) => {
-                    let labels = agent_labels(agent, Some(pool));
-                    add(When::Later, &labels, holder(machine.running));
-                    add(When::Now, &labels, holder(machine.free()));
-                }
-                (MachineState::Booting, _) => {
-                    if let Some(labels) = pool.effective_labels() {
-                        add(When::Booted, &labels, holder(pool.slots));
-                    }
-                }
-                (
-                    MachineState::Busy
-                    | MachineState::Idle
-                    | MachineState::Cordoned
-                    | MachineState::Lost
-                    | MachineState::Failed
-                    | MachineState::Orphan
-                    | MachineState::Deleting,
-                    _,
-                ) => {}
+            if let Some(labels) = pool.effective_labels() {
+                supply.add(Class::Booted, labels, machine.name, Some(machine.pool), false, pool.slots);
             }
         }
-        let groups: Vec<Group<'a>> = groups
-            .into_iter()
-            .map(|((when, labels), mut holders)| {
-                holders.sort_by(|a, b| a.name.cmp(b.name));
-                Group { when, labels, holders, next: 0 }
+        supply
+    }
+
+    fn add(&mut self, class: Class, labels: Labels, name: &'a str, pool: Option<usize>, spare: bool, slots: u32) {
+        if slots > 0 {
+            let holder = Holder { name, pool, from: From::Standing, spare, slots, laid: 0, startable: 0 };
+            self.groups.entry((class, labels)).or_default().push(holder);
+        }
+    }
+
+    /// Adds the slots of a drain that is undone.
+    pub fn add_undone(&mut self, labels: Labels, name: &'a str, pool: usize, idle: bool, slots: u32) {
+        if slots > 0 {
+            let holder =
+                Holder { name, pool: Some(pool), from: From::Undone, spare: idle, slots, laid: 0, startable: 0 };
+            self.groups.entry((Class::Now, labels)).or_default().push(holder);
+        }
+    }
+
+    /// Adds the slots of a launch.
+    pub fn add_launch(&mut self, labels: Labels, name: &'a str, pool: usize, slots: u32) {
+        self.add(Class::Booted, labels, name, Some(pool), false, slots);
+    }
+
+    /// What tasks can be laid on: these slots, and `more` that can be had by a step (group, labels, and
+    /// the pool whose tasks may have it).
+    pub fn matching(&self, demand: &Demand<'_>, more: Vec<(Group, &Labels, usize)>) -> Matching {
+        let mut groups = Vec::with_capacity(self.groups.len() + more.len());
+        let mut seen: Vec<(&Labels, Option<usize>)> = Vec::with_capacity(groups.capacity());
+        for ((class, labels), holders) in &self.groups {
+            let slots = holders.iter().map(|holder| u64::from(holder.slots)).sum();
+            groups.push(Group::new(*class, slots, Closed::Nothing));
+            seen.push((labels, None));
+        }
+        for (group, labels, pool) in more {
+            groups.push(group);
+            seen.push((labels, Some(pool)));
+        }
+        let fits = rank(&groups, &seen, demand);
+        Matching::new(groups, fits)
+    }
+
+    /// Lays every task on these slots, in their order. What no slot takes is [`TaskDecision::Held`] without a reason,
+    /// or not ours.
+    pub fn lay(self, snapshot: &Snapshot, memory: &Memory, demand: &Demand<'_>) -> Laid<'a> {
+        let mut matching = self.matching(demand, Vec::new());
+        let mut groups: Vec<Holders<'a>> = self.groups.into_values().map(Holders::new).collect();
+        let outcomes: Vec<Outcome> = demand
+            .tasks
+            .iter()
+            .map(|waiting| {
+                if waiting.wait.is_some() {
+                    return Outcome::Waits;
+                }
+                if let Some(since) = stuck_since(snapshot, memory, &waiting.task.id)
+                    && let Some(group) = matching.best(waiting.kind)
+                    && matching.groups[group].class == Class::Now
+                {
+                    return Outcome::Stuck { since, group };
+                }
+                matching.place(waiting.kind).map_or(Outcome::None, |_| Outcome::Laid)
             })
             .collect();
-        let (startable, waiting) = rank(&groups, demand);
-        let pools = snapshot.pools.iter().map(|pool| pool.name.clone()).collect();
-        Self { groups, startable, waiting, pools, needed: BTreeSet::new() }
-    }
-
-    /// Whether a task of this snapshot is laid on the machine of ours with this name.
-    pub fn needs(&self, name: &str) -> bool {
-        self.needed.contains(name)
-    }
-
-    /// The best group for a kind that has a slot left, and its holder.
-    fn best(&mut self, kind: usize, waiting: bool) -> Option<(usize, usize)> {
-        let ranking = if waiting { &mut self.waiting[kind] } else { &mut self.startable[kind] };
-        // Rankings are worst first, so that groups which are used up fall off the end.
-        while let Some(&group) = ranking.last() {
-            if let Some(holder) = self.groups[group].next_holder() {
-                return Some((group, holder));
-            }
-            ranking.pop();
+        let mut laid = matching.laid();
+        let mut decisions = Vec::with_capacity(demand.tasks.len());
+        for (waiting, outcome) in demand.tasks.iter().zip(outcomes) {
+            let kind = &demand.kinds[waiting.kind];
+            decisions.push(match (outcome, &waiting.wait) {
+                (Outcome::Waits, Some(why)) => TaskDecision::NotReady { why: why.clone() },
+                (Outcome::Stuck { since, group }, _) => {
+                    TaskDecision::Stuck { since, agent: groups[group].last_name().to_owned() }
+                }
+                (Outcome::Laid, _) => {
+                    let group = next_group(&mut laid[waiting.kind]);
+                    group.and_then(|group| groups[group].take(matching.groups[group].class, snapshot)).unwrap_or(
+                        // A task was laid on each of them, so there is one.
+                        TaskDecision::Held { why: Vec::new() },
+                    )
+                }
+                (Outcome::None | Outcome::Waits, _) if kind.pools.is_empty() => {
+                    TaskDecision::NotOurs { why: kind.mismatches.clone() }
+                }
+                (Outcome::None | Outcome::Waits, _) => TaskDecision::Held { why: Vec::new() },
+            });
         }
-        None
-    }
-
-    fn take(&mut self, group: usize, holder: usize) {
-        let holder = &mut self.groups[group].holders[holder];
-        holder.left -= 1;
-        if holder.pool.is_some() {
-            self.needed.insert(holder.name);
-        }
+        Laid { decisions, matching, groups, later: self.later }
     }
 }
 
-/// For each kind the groups that fit, worst first: for tasks that could start, and for those that wait for others.
-fn rank(groups: &[Group<'_>], demand: &Demand<'_>) -> (Vec<Vec<usize>>, Vec<Vec<usize>>) {
+/// Since when a task has been stuck.
+pub(super) fn stuck_since(snapshot: &Snapshot, memory: &Memory, task: &TaskId) -> Option<jiff::Timestamp> {
+    memory.passed_over.get(task).copied().filter(|since| age(snapshot.now, *since) >= STUCK_AFTER)
+}
+
+/// By agent: running tasks that others wait for.
+fn awaited(snapshot: &Snapshot) -> HashMap<AgentId, u32> {
+    let queue = &snapshot.queue;
+    let awaited: HashSet<&TaskId> =
+        queue.pending.iter().chain(&queue.waiting).flat_map(|task| &task.dependencies).collect();
+    let mut by_agent = HashMap::new();
+    if !awaited.is_empty() {
+        for task in queue.running.iter().filter(|task| awaited.contains(&task.id)) {
+            if let Some(agent) = task.agent {
+                *by_agent.entry(agent).or_default() += 1;
+            }
+        }
+    }
+    by_agent
+}
+
+/// For each kind the groups that fit, best first.
+fn rank(groups: &[Group], seen: &[(&Labels, Option<usize>)], demand: &Demand<'_>) -> Vec<Vec<usize>> {
     let mut fits: Vec<Vec<(usize, u32)>> = Vec::with_capacity(demand.kinds.len());
     let mut kinds_of_group = vec![0_usize; groups.len()];
     for kind in &demand.kinds {
         let mut fitting = Vec::new();
-        for (index, group) in groups.iter().enumerate() {
-            if let Ok(score) = fit(&group.labels, kind.labels) {
+        for (index, (labels, pool)) in seen.iter().enumerate() {
+            if pool.is_none_or(|pool| kind.pools.contains(&pool))
+                && let Ok(score) = fit(labels, kind.labels)
+            {
                 fitting.push((index, score.0));
                 kinds_of_group[index] += 1;
             }
         }
         fits.push(fitting);
     }
-    let mut startable = Vec::with_capacity(fits.len());
-    let mut waiting = Vec::with_capacity(fits.len());
-    for mut fitting in fits {
+    let best_first = |mut fitting: Vec<(usize, u32)>| {
+        // Drains and launches: in the order of the pools.
         fitting.sort_by_key(|&(index, score)| {
-            (
-                std::cmp::Reverse(groups[index].when),
-                score,
-                std::cmp::Reverse(kinds_of_group[index]),
-                std::cmp::Reverse(index),
-            )
+            (groups[index].class, seen[index].1, Reverse(score), kinds_of_group[index], index)
         });
-        let all: Vec<usize> = fitting.into_iter().map(|(index, _)| index).collect();
-        startable.push(all.iter().copied().filter(|&index| groups[index].when != When::Later).collect());
-        waiting.push(all);
-    }
-    (startable, waiting)
+        fitting.into_iter().map(|(index, _)| index).collect()
+    };
+    fits.into_iter().map(best_first).collect()
 }
 
-/// Lays every task that could start on a slot. What no slot takes is left as [`TaskDecision::Held`] without a reason,
-/// or as not ours.
-pub(super) fn lay_startable(
-    snapshot: &Snapshot,
-    memory: &Memory,
-    demand: &Demand<'_>,
-    slots: &mut Slots<'_>,
-) -> Vec<TaskDecision> {
-    let mut decisions = Vec::with_capacity(demand.tasks.len());
-    for waiting in &demand.tasks {
-        let kind = &demand.kinds[waiting.kind];
-        decisions.push(if let Some(why) = &waiting.wait {
-            TaskDecision::NotReady { why: why.clone() }
-        } else if let Some((group, holder)) = slots.best(waiting.kind, false) {
-            let connected = slots.groups[group].when != When::Booted;
-            let by = slots.groups[group].holders[holder].name.to_owned();
-            let pool = slots.groups[group].holders[holder].pool;
-            let stuck =
-                memory.passed_over.get(&waiting.task.id).filter(|since| age(snapshot.now, **since) >= STUCK_AFTER);
-            match (connected, stuck, pool) {
-                (true, Some(since), _) => TaskDecision::Stuck { since: *since, agent: by },
-                (false, _, Some(pool)) => {
-                    slots.take(group, holder);
-                    TaskDecision::Booting { by, pool: slots.pools[pool].clone() }
-                }
-                (true, None, _) | (false, _, None) => {
-                    slots.take(group, holder);
-                    TaskDecision::Covered { by }
-                }
-            }
-        } else if kind.pools.is_empty() {
-            TaskDecision::NotOurs { why: kind.mismatches.clone() }
-        } else {
-            TaskDecision::Held { why: Vec::new() }
-        });
+fn next_group(laid: &mut std::collections::VecDeque<(usize, u32)>) -> Option<usize> {
+    let (group, tasks) = laid.front_mut()?;
+    let group = *group;
+    *tasks -= 1;
+    if *tasks == 0 {
+        laid.pop_front();
     }
-    decisions
+    Some(group)
 }
 
-/// Lays those tasks that wait for others: the slots they will need soon are not to be retired. A slot that is busy
-/// now is taken first: it will be free by the time that what runs there has ended.
-pub(super) fn lay_waiting(demand: &Demand<'_>, slots: &mut Slots<'_>) {
-    for waiting in &demand.tasks {
-        if let Some(Wait::Dependencies { .. }) = waiting.wait
-            && let Some((group, holder)) = slots.best(waiting.kind, true)
-        {
-            slots.take(group, holder);
+/// What becomes of one task.
+enum Outcome {
+    Waits,
+    Laid,
+    Stuck { since: jiff::Timestamp, group: usize },
+    None,
+}
+
+/// The agents of a group; tasks are laid on them one after the other.
+#[derive(Debug)]
+struct Holders<'a> {
+    holders: Vec<Holder<'a>>,
+    /// The first that may have something left.
+    next: usize,
+}
+
+impl<'a> Holders<'a> {
+    fn new(mut holders: Vec<Holder<'a>>) -> Self {
+        holders.sort_by(|a, b| (a.spare, a.name).cmp(&(b.spare, b.name)));
+        Self { holders, next: 0 }
+    }
+
+    fn last_name(&self) -> &'a str {
+        self.holders.last().map_or("", |holder| holder.name)
+    }
+
+    fn next_holder(&mut self) -> Option<&mut Holder<'a>> {
+        while self.holders.get(self.next).is_some_and(|holder| holder.laid >= holder.slots) {
+            self.next += 1;
         }
+        self.holders.get_mut(self.next)
+    }
+
+    fn take(&mut self, class: Class, snapshot: &Snapshot) -> Option<TaskDecision> {
+        let holder = self.next_holder()?;
+        holder.laid += 1;
+        holder.startable += 1;
+        let by = holder.name.to_owned();
+        let name_of = |pool: usize| -> PoolName { snapshot.pools[pool].name.clone() };
+        Some(match (class, holder.from, holder.pool) {
+            (Class::Booted, _, Some(pool)) => TaskDecision::Booting { by, pool: name_of(pool) },
+            (_, From::Undone, Some(pool)) => TaskDecision::Uncordoned { by, pool: name_of(pool) },
+            (Class::Now | Class::Booted | Class::Drains | Class::Launches, _, _) => TaskDecision::Covered { by },
+        })
+    }
+}
+
+/// What was laid where.
+#[derive(Debug)]
+pub(super) struct Laid<'a> {
+    pub decisions: Vec<TaskDecision>,
+    matching: Matching,
+    groups: Vec<Holders<'a>>,
+    later: BTreeMap<Labels, u32>,
+}
+
+impl<'a> Laid<'a> {
+    /// By name of the agents of ours: how many tasks that could start are laid on each.
+    pub fn loads(&self) -> HashMap<&'a str, u32> {
+        let holders = self.groups.iter().flat_map(|group| &group.holders);
+        holders
+            .filter(|holder| holder.pool.is_some() && holder.startable > 0)
+            .map(|holder| (holder.name, holder.startable))
+            .collect()
+    }
+
+    /// Takes back the slots of drains and launches that turned out not to be needed.
+    pub fn close(&mut self, names: &BTreeSet<&str>) {
+        for (index, group) in self.groups.iter_mut().enumerate() {
+            for holder in group.holders.iter_mut().filter(|holder| names.contains(holder.name)) {
+                let unused = holder.slots - holder.laid;
+                let free = &mut self.matching.groups[index].free;
+                *free = free.saturating_sub(u64::from(unused));
+                holder.slots = holder.laid;
+            }
+        }
+    }
+
+    /// Lays those tasks that are about to start, because all that they wait for runs: the slots that they will need
+    /// are not to be retired. A slot that is about to be free is taken first. Then the names of the agents of ours
+    /// that any task is laid on.
+    pub fn lay_waiting(mut self, snapshot: &Snapshot, demand: &Demand<'_>) -> (Vec<TaskDecision>, BTreeSet<&'a str>) {
+        let running: HashSet<&TaskId> = snapshot.queue.running.iter().map(|task| &task.id).collect();
+        for waiting in demand.tasks.iter().filter(|_| !snapshot.queue.paused) {
+            let Some(Wait::Dependencies { on }) = &waiting.wait else { continue };
+            if !on.iter().all(|task| running.contains(task)) {
+                continue;
+            }
+            let labels = demand.kinds[waiting.kind].labels;
+            let soon = self.later.iter_mut().find(|(agent, slots)| **slots > 0 && fit(agent, labels).is_ok());
+            if let Some((_, slots)) = soon {
+                *slots -= 1;
+            } else if let Some(group) = self.matching.best(waiting.kind)
+                && let Some(holder) = self.groups[group].next_holder()
+            {
+                holder.laid += 1;
+                self.matching.reserve(group);
+            }
+        }
+        let holders = self.groups.iter().flat_map(|group| &group.holders);
+        let needed = holders.filter(|holder| holder.pool.is_some() && holder.laid > 0).map(|holder| holder.name);
+        (self.decisions, needed.collect())
     }
 }
