@@ -50,6 +50,8 @@ pub const STUCK_AFTER: Duration = Duration::from_mins(5);
 /// A paid period's last minutes, in which an idle instance is retired: cordon, settle, two readings and the deletion
 /// take well under this with the default interval.
 pub const PERIOD_MARGIN: Duration = Duration::from_mins(2);
+/// Cordon, settle, read twice, delete: it takes about so long until an idle instance is gone.
+pub const DRAIN_TAKES: Duration = Duration::from_secs(20);
 
 /// Decides the steps of one pass.
 #[must_use]

@@ -10,15 +10,15 @@ use jiff::Timestamp;
 
 use super::fleet::{Fleet, Machine, seen_lately};
 use super::scale_up::{is_usable, usable};
-use super::{CORDON_SETTLES, LISTING_LAG, PERIOD_MARGIN, RECORD_ABSENCE};
+use super::{CORDON_SETTLES, DRAIN_TAKES, LISTING_LAG, PERIOD_MARGIN, RECORD_ABSENCE};
 use crate::model::action::{Action, Fate, Keep, MachineDecision, MachineState, Reason, Step};
 use crate::model::agent::Agent;
 use crate::model::ids::AgentId;
 use crate::model::instance::Instance;
-use crate::model::later;
 use crate::model::memory::Memory;
 use crate::model::pool::{Billing, Pool};
 use crate::model::snapshot::{Listing, Snapshot};
+use crate::model::{age, later};
 
 /// What scaling down decided.
 #[derive(Debug)]
@@ -157,7 +157,7 @@ impl Judge<'_> {
         if machine.instance.is_none() {
             return Verdict::Keep(Keep::InstanceNotListed);
         }
-        match self.due(machine, pool, agent) {
+        match self.due(machine, pool, agent).and_then(|reason| self.in_time(machine, pool, reason)) {
             Ok(reason) => Verdict::Do(Action::Cordon { agent: agent.id, name: agent.name.clone() }, reason),
             Err(keep) => Verdict::Keep(keep),
         }
@@ -172,9 +172,22 @@ impl Judge<'_> {
                 if self.now() < until { Err(Keep::IdleUntil { until }) } else { Ok(Reason::Idle { since }) }
             }
             Billing::ByPeriod(period) => {
-                let (opens, ends) = closing_window(self.snapshot, machine.launched, period);
+                let (opens, ends) = closing_window(self.now(), self.snapshot.poll_interval, machine.launched, period);
                 if self.now() < opens { Err(Keep::PaidUntil { until: opens }) } else { Ok(Reason::PeriodEnds { ends }) }
             }
+        }
+    }
+
+    /// A drain that would outlast the paid period is not begun: the next period is as good as paid for.
+    fn in_time(&self, machine: &Machine<'_>, pool: &Pool, reason: Reason) -> Result<Reason, Keep> {
+        match (&reason, pool.billing) {
+            (Reason::PeriodEnds { ends }, Billing::ByPeriod(period))
+                if later(self.now(), DRAIN_TAKES.min(period / 4)) > *ends =>
+            {
+                let (until, _) = closing_window(*ends, self.snapshot.poll_interval, machine.launched, period);
+                Err(Keep::PaidUntil { until })
+            }
+            (_, Billing::ByPeriod(_) | Billing::BySecond) => Ok(reason),
         }
     }
 
@@ -220,6 +233,9 @@ impl Judge<'_> {
     }
 
     fn lost(&self, machine: &Machine<'_>, pool: &Pool, agent: &Agent) -> Verdict {
+        if machine.instance.is_none() {
+            return Verdict::Keep(Keep::MissingLately { until: later(agent.created, LISTING_LAG) });
+        }
         let last_contact = agent.last_contact.unwrap_or(machine.launched);
         let until = later(last_contact, pool.boot_timeout);
         if self.now() < until {
@@ -265,11 +281,16 @@ impl Judge<'_> {
 
 /// The last part of the started period: when it opens and when it ends. It opens early enough that a pass falls into it
 /// however sparse they are.
-pub(super) fn closing_window(snapshot: &Snapshot, launched: Timestamp, period: Duration) -> (Timestamp, Timestamp) {
-    let lived = crate::model::age(snapshot.now, launched).as_secs();
+pub(super) fn closing_window(
+    now: Timestamp,
+    poll_interval: Duration,
+    launched: Timestamp,
+    period: Duration,
+) -> (Timestamp, Timestamp) {
+    let lived = age(now, launched).as_secs();
     let started = lived / period.as_secs().max(1) + 1;
     let ends = later(launched, Duration::from_secs(started.saturating_mul(period.as_secs().max(1))));
-    let margin = PERIOD_MARGIN.saturating_add(snapshot.poll_interval.saturating_mul(2));
+    let margin = PERIOD_MARGIN.saturating_add(poll_interval.saturating_mul(2));
     let margin = margin.min(period / 2);
     (ends.checked_sub(margin).unwrap_or(launched), ends)
 }

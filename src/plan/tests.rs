@@ -11,6 +11,7 @@ mod orphans;
 mod properties;
 mod retiring;
 mod scale_up;
+mod task;
 mod text;
 mod trouble;
 mod world;

@@ -3,7 +3,8 @@
 use insta::assert_snapshot;
 
 use super::machine::{agent, static_agent};
-use super::world::{TaskBuilder, pool, task, world};
+use super::task::{TaskBuilder, task};
+use super::world::{pool, world};
 
 #[test]
 fn a_chain_that_the_server_has_not_sorted_yet_asks_for_one_slot() {

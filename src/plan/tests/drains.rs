@@ -3,7 +3,7 @@
 use insta::assert_snapshot;
 
 use super::machine::agent;
-use super::world::{ago, pool, task, world};
+use super::world::{ago, pool, world};
 
 fn three_draining() -> super::world::World {
     world().with(agent("a").draining("1m")).with(agent("b").draining("1m")).with(agent("c").draining("1m"))
@@ -106,11 +106,11 @@ fn a_drain_that_is_not_connected_any_more_is_not_undone() {
 }
 
 #[test]
-fn a_drain_with_other_labels_is_not_undone() {
-    let world = world().with(agent("a").draining("5s").labels("x=y")).with(task("1").labels("platform=linux/arm64"));
+fn a_drain_that_would_not_be_given_the_task_is_not_undone() {
+    let world = world().with(agent("a").draining("5s").labels("!type=old")).tasks(1);
     assert_snapshot!(world.plan(), @r"
-    no steps
-    task 1: not ours: p1 has platform=linux/amd64
+    launch new1 cx23:nbg1: tasks: 1
+    task 1: boots new1 (p1)
     a is cordoned: kept, settles until 12:00:05
     ");
 }
@@ -186,4 +186,18 @@ fn an_undone_drain_is_renamed_by_nobody() {
     a is cordoned: uncordon
     ");
     assert_eq!(world.memory.cordons.values().next().map(|cordon| cordon.since), Some(ago("1m")));
+}
+
+#[test]
+fn a_drain_undone_because_it_is_paid_for_counts_for_the_minimum() {
+    let world = world()
+        .pool(pool().billed_by("1h").min(1))
+        .with(agent("ending").launched("58m").draining("1m"))
+        .with(agent("paid").launched("63m").draining("5m"));
+    assert_snapshot!(world.plan(), @r"
+    uncordon paid: paid again, until 12:54:40
+    retire ending: period ends 12:02:00
+    paid is cordoned: uncordon
+    ending is cordoned: retire
+    ");
 }

@@ -2,12 +2,14 @@
 
 use jiff::Timestamp;
 
-use super::world::{Part, World, ago, installation, labels, now, offer, task};
+use super::task::task;
+use super::world::{Part, World, ago, installation, labels, now, offer};
 use crate::model::agent::Agent;
 use crate::model::ids::{AgentId, InstanceId, PoolName};
 use crate::model::instance::{Instance, InstanceState};
 use crate::model::labels::Labels;
 use crate::model::memory::Cordon;
+use crate::model::pool::{AccountId, Pool};
 use crate::model::snapshot::Listing;
 
 /// A machine of ours with its record: connected, idle since a minute ago, launched an hour ago.
@@ -56,6 +58,7 @@ pub fn record(short: &str) -> MachineBuilder {
 }
 
 #[derive(Clone)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a verb of its own")]
 pub struct MachineBuilder {
     short: String,
     pool: String,
@@ -230,7 +233,7 @@ impl Part for MachineBuilder {
         if self.record {
             let custom = pool.as_ref().map(|pool| pool.filter_labels.clone()).unwrap_or_default();
             let engine = |text: &str| if connected { text.to_owned() } else { String::new() };
-            let platform = pool.as_ref().and_then(|pool| pool.effective_labels());
+            let platform = pool.as_ref().and_then(Pool::effective_labels);
             let platform = platform.as_ref().and_then(|labels| labels.get("platform")).unwrap_or("linux/amd64");
             world.snapshot.agents.push(Agent {
                 id,
@@ -263,7 +266,7 @@ impl Part for MachineBuilder {
             (Some(since), false) => drop(world.memory.without_record.insert(instance_id.clone(), since)),
             (None, _) => {}
         }
-        let account = pool.map_or(crate::model::pool::AccountId(0), |pool| pool.account);
+        let account = pool.map_or(AccountId(0), |pool| pool.account);
         if let (true, Some(name), Some(Listing::Known { instances, .. })) =
             (self.instance, long, world.snapshot.instances.get_mut(&account))
         {

@@ -3,7 +3,10 @@
 use insta::assert_snapshot;
 
 use super::machine::{agent, foreign_record, instance, record, static_agent};
-use super::world::{pool, task, world};
+use super::task::task;
+use super::world::{pool, world};
+use crate::model::pool::AccountId;
+use crate::model::snapshot::Listing;
 
 #[test]
 fn an_instance_is_spared_until_its_record_has_been_missing_for_a_while() {
@@ -96,6 +99,26 @@ fn no_record_is_deleted_while_its_agent_is_connected_or_at_work() {
     at-work is busy: kept
     connected is idle: kept, instance not listed
     draining is cordoned: kept, instance not listed
+    ");
+}
+
+#[test]
+fn an_empty_or_unknown_list_of_instances_deletes_no_record_of_an_agent_at_work() {
+    let mut world =
+        world().with(agent("a").running(1)).with(agent("b").idle_for("11m")).with(agent("c").draining("1m"));
+    assert_snapshot!(world.clone().listing_unknown().plan(), @r"
+    no steps
+    a is busy: kept
+    c is cordoned: kept, listing unknown
+    b is idle: kept, listing unknown
+    ");
+    let empty = Listing::Known { listed: super::world::now(), instances: Vec::new() };
+    world.snapshot.instances.insert(AccountId(0), empty);
+    assert_snapshot!(world.plan(), @r"
+    no steps
+    a is busy: kept
+    c is cordoned: kept, instance not listed
+    b is idle: kept, instance not listed
     ");
 }
 

@@ -4,7 +4,8 @@ use insta::assert_snapshot;
 use jiff::Timestamp;
 
 use super::machine::{agent, instance, record, static_agent};
-use super::world::{ago, ahead, pool, span, task, world};
+use super::task::task;
+use super::world::{ago, ahead, pool, span, world};
 
 #[test]
 fn an_idle_agent_is_cordoned_after_its_timeout_then_retired_once_the_cordon_has_settled() {
@@ -213,7 +214,12 @@ fn the_rest_of_a_paid_hour_is_kept() {
 #[test]
 fn an_idle_agent_goes_in_the_last_minutes_of_its_paid_hour() {
     assert_snapshot!(by_the_hour("57m40s", "50m", "10s"), @"a is idle: cordon");
-    assert_snapshot!(by_the_hour("59m50s", "1m", "10s"), @"a is idle: cordon");
+    assert_snapshot!(by_the_hour("59m39s", "1m", "10s"), @"a is idle: cordon");
+}
+
+#[test]
+fn an_agent_that_can_not_be_gone_by_the_end_of_its_paid_hour_is_kept_for_the_next() {
+    assert_snapshot!(by_the_hour("59m41s", "1s", "10s"), @"a is idle: kept, paid until 13:57:40");
 }
 
 #[test]

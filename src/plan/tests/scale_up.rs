@@ -3,7 +3,8 @@
 use insta::assert_snapshot;
 
 use super::machine::{agent, instance, record, static_agent};
-use super::world::{ago, ahead, launching, pool, task, world};
+use super::task::{launching, task};
+use super::world::{ago, ahead, pool, world};
 use crate::model::instance::InstanceState;
 use crate::model::pool::AccountId;
 use crate::model::snapshot::Listing;
