@@ -22,7 +22,7 @@ pub enum StartError {
     /// The settings are wrong; nothing but changing them helps.
     #[error("{}", list_problems(.0))]
     Settings(Vec<Problem>),
-    /// The server does not accept the token.
+    /// The server does not accept the token, or what answers at its address is no Woodpecker server.
     #[error("{0}")]
     Token(String),
 }
@@ -156,9 +156,7 @@ impl App {
     async fn ask_server(&self) -> Result<Result<(), StartError>, woodpecker::Error> {
         let user = match self.woodpecker.user().await {
             Ok(user) => user,
-            Err(error @ (woodpecker::Error::Unauthorised { .. } | woodpecker::Error::Forbidden { .. })) => {
-                return Ok(Err(StartError::Token(error.to_string())));
-            }
+            Err(error) if error.is_about_settings() => return Ok(Err(StartError::Token(error.to_string()))),
             Err(error) => return Err(error),
         };
         if !user.admin {
