@@ -373,6 +373,7 @@ impl State {
     }
 
     fn registered(&mut self, name: &LaunchName, agent: AgentId) {
+        self.agents.made(agent);
         if let Some(launch) = self.in_flight.launches.iter_mut().find(|launch| launch.name == *name) {
             launch.agent = Some(agent);
         }

@@ -45,7 +45,7 @@ struct Read {
     suspicious: bool,
 }
 
-/// The agents as they were last read, but for those deleted since: to doubt an empty list.
+/// The agents as they were last read, and what was made and deleted since: to doubt an empty list.
 #[derive(Default)]
 pub(super) struct AgentsSeen {
     there: BTreeSet<AgentId>,
@@ -174,6 +174,11 @@ impl AgentsSeen {
         self.doubted = false;
         self.there = agents.iter().map(|agent| agent.id).collect();
         Ok(())
+    }
+
+    /// A record was made: its absence would be a surprise.
+    pub(super) fn made(&mut self, agent: AgentId) {
+        self.there.insert(agent);
     }
 
     /// A record was deleted: its absence is no surprise.

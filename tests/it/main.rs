@@ -2,5 +2,4 @@
 
 mod compose;
 mod harness;
-mod program;
 mod stories;

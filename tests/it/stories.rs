@@ -4,6 +4,7 @@ mod absence;
 mod faults;
 mod launching;
 mod pools;
+mod printed;
 mod reaction;
 mod restarts;
 mod retiring;

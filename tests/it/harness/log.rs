@@ -1,8 +1,9 @@
 //! Collects what is logged on this thread.
 
 use std::io;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, LazyLock, Mutex};
 
+use tracing::Dispatch;
 use tracing::level_filters::LevelFilter;
 use tracing::subscriber::DefaultGuard;
 use tracing_subscriber::fmt::MakeWriter;
@@ -11,8 +12,13 @@ use tracing_subscriber::fmt::MakeWriter;
 #[derive(Clone, Default)]
 pub struct Log(Arc<Mutex<Vec<u8>>>);
 
+/// Somebody else who listens. While there is only one, `tracing` asks whoever logs first from some place, and another
+/// test, which has no log, would answer for all of them that nobody cares about that place.
+static BYSTANDER: LazyLock<Dispatch> = LazyLock::new(|| Dispatch::new(tracing_subscriber::registry()));
+
 /// Collects until the guard is dropped.
 pub fn collect(level: LevelFilter) -> (Log, DefaultGuard) {
+    LazyLock::force(&BYSTANDER);
     let log = Log::default();
     let subscriber =
         tracing_subscriber::fmt().with_max_level(level).with_writer(log.clone()).with_ansi(false).finish();

@@ -45,7 +45,8 @@ async fn live_through(endpoint: Endpoint, fault: &AnswerFault) {
     let second = p.world.push(task("second").takes(minutes(2)));
     p.until_done(&[&second]).await;
     p.ends_clean().await;
-    assert!(p.launched() <= 2, "{endpoint:?} answers {fault:?}: {} instances", p.launched());
+    // One for each task; one more if the server says, twice, that there are no agents.
+    assert!(p.launched() <= 3, "{endpoint:?} answers {fault:?}: {} instances", p.launched());
 }
 
 #[tokio::test]
@@ -95,7 +96,7 @@ async fn a_bad_spell_on_either_side_passes_without_action() {
 #[tokio::test]
 async fn calls_that_hang_end_with_their_timeouts_and_hold_up_nothing_else() {
     let p = picus().slots(1).start().await;
-    let first = p.world.push(task("first").takes(minutes(1)));
+    let first = p.world.push(task("first").takes(minutes(10)));
     p.until_run(&[&first]).await;
     // The cloud hangs: the pass goes on without its listing, and Woodpecker is read as ever.
     let cloud = p.world.fault(Fault::on(Endpoint::Servers, AnswerFault::Stall(seconds(60))).times(1));
