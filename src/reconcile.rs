@@ -126,8 +126,10 @@ impl Reconciler {
             Pass::Skipped { why } => self.state().said.skipped(why),
             Pass::Done { snapshot, plan } => {
                 let mut state = self.state();
-                state.said.decided(snapshot, plan);
-                state.memory.decided(snapshot, plan);
+                let State { said, memory, .. } = &mut *state;
+                said.decided(snapshot, plan);
+                memory.decided(snapshot, plan);
+                said.troubles(&memory.troubles);
                 drop(state);
                 if !self.0.settings.dry_run {
                     for step in &plan.steps {

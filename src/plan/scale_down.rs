@@ -136,7 +136,10 @@ impl Judge<'_> {
                 Verdict::Keep(Keep::Boots { until: later(machine.launched, pool.boot_timeout) })
             }
             (MachineState::Busy, _) => Verdict::Keep(Keep::Busy),
-            (MachineState::Failed, agent) => never_connected(machine, agent),
+            (MachineState::Failed, agent) => match self.record_missing_lately(machine) {
+                Some(until) => Verdict::Keep(Keep::MissingLately { until }),
+                None => never_connected(machine, agent),
+            },
             (MachineState::Lost, Some(agent)) => self.lost(machine, pool, agent),
             (MachineState::Idle, Some(agent)) => self.idle(machine, pool, agent),
             (MachineState::Cordoned, Some(agent)) => self.cordoned(machine, pool, agent),
@@ -256,6 +259,13 @@ impl Judge<'_> {
         }
         let action = Action::Retire { agent: agent.id, name: agent.name.clone(), instance: None, cordoned: false };
         Verdict::Do(action, Reason::InstanceGone)
+    }
+
+    /// Until when an instance that registers itself is spared, because it may have had the record that is missing.
+    fn record_missing_lately(&self, machine: &Machine<'_>) -> Option<Timestamp> {
+        let instance = machine.instance.filter(|_| machine.agent.is_none())?;
+        let until = later(*self.memory.without_record.get(&instance.id)?, RECORD_ABSENCE);
+        (self.now() < until).then_some(until)
     }
 
     fn instance_without_record(&self, machine: &Machine<'_>, pool: &Pool, instance: &Instance) -> Verdict {

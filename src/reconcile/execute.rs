@@ -99,7 +99,7 @@ impl Reconciler {
             // It may come up all the same; a record without an instance is cleared once that is certain.
             (Ok(()) | Err(Failure::Provider(ProviderError::Unclear(_))), _) | (Err(_), None) => {}
             (Err(_), Some(agent)) => {
-                if let Err(error) = self.0.woodpecker.delete_agent(agent).await {
+                if let Err(error) = self.delete_record(agent).await {
                     tracing::warn!(agent = %agent, "the record of a failed launch stays for now: {error}");
                 }
             }
@@ -176,7 +176,7 @@ impl Reconciler {
                 if !self.0.woodpecker.agent_tasks(agent).await?.is_empty() {
                     return Err(Failure::Changed("it was given a task meanwhile"));
                 }
-                self.0.woodpecker.delete_agent(agent).await?;
+                self.delete_record(agent).await?;
             }
         }
         let Some(instance) = instance else { return Ok(()) };
@@ -204,6 +204,12 @@ impl Reconciler {
             }
         }
         self.remove(pool.account, instance).await
+    }
+
+    async fn delete_record(&self, agent: AgentId) -> Result<(), woodpecker::Error> {
+        self.0.woodpecker.delete_agent(agent).await?;
+        self.state().agents.deleted(agent);
+        Ok(())
     }
 
     async fn remove(&self, account: AccountId, instance: &InstanceId) -> Result<(), Failure> {
@@ -367,6 +373,7 @@ impl State {
     }
 
     fn registered(&mut self, name: &LaunchName, agent: AgentId) {
+        self.agents.made(agent);
         if let Some(launch) = self.in_flight.launches.iter_mut().find(|launch| launch.name == *name) {
             launch.agent = Some(agent);
         }

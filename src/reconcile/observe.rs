@@ -1,13 +1,13 @@
 //! Reads both sides into a snapshot. Unknown is not absent: what could not be read whole is said to be unknown.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp};
 
 use super::{Reconciler, State};
 use crate::model::agent::Agent;
-use crate::model::ids::InstanceId;
+use crate::model::ids::{AgentId, InstanceId};
 use crate::model::instance::Instance;
 use crate::model::pool::{AccountId, Billing, Pool};
 use crate::model::snapshot::{Launching, Listing, Queue, Snapshot};
@@ -45,10 +45,10 @@ struct Read {
     suspicious: bool,
 }
 
-/// The agents as they were last read: to doubt an empty list.
+/// The agents as they were last read, and what was made and deleted since: to doubt an empty list.
 #[derive(Default)]
 pub(super) struct AgentsSeen {
-    any: bool,
+    there: BTreeSet<AgentId>,
     doubted: bool,
 }
 
@@ -166,14 +166,24 @@ impl AgentsSeen {
     /// An empty list is believed when it is seen a second time, if there were agents before or some are at work.
     fn doubt(&mut self, queue: &Queue, agents: &[Agent]) -> Result<(), String> {
         let impossible = agents.is_empty() && queue.running.iter().any(|task| task.agent.is_some());
-        let surprising = agents.is_empty() && self.any;
+        let surprising = agents.is_empty() && !self.there.is_empty();
         if (impossible || surprising) && !self.doubted {
             self.doubted = true;
             return Err("the server lists no agents, though there were some a moment ago: looking again".to_owned());
         }
         self.doubted = false;
-        self.any = !agents.is_empty();
+        self.there = agents.iter().map(|agent| agent.id).collect();
         Ok(())
+    }
+
+    /// A record was made: its absence would be a surprise.
+    pub(super) fn made(&mut self, agent: AgentId) {
+        self.there.insert(agent);
+    }
+
+    /// A record was deleted: its absence is no surprise.
+    pub(super) fn deleted(&mut self, agent: AgentId) {
+        self.there.remove(&agent);
     }
 }
 
@@ -248,7 +258,7 @@ mod tests {
         let now: Timestamp = "2026-12-01T12:00:00Z".parse().unwrap();
         let theirs: Timestamp = "2026-12-01T11:50:00Z".parse().unwrap();
         let agent = Agent {
-            id: crate::model::ids::AgentId(1),
+            id: AgentId(1),
             name: "a".to_owned(),
             created: theirs,
             last_contact: Some(theirs),
@@ -266,9 +276,16 @@ mod tests {
 
     #[test]
     fn an_empty_list_of_agents_is_believed_when_it_is_seen_again() {
-        let mut seen = AgentsSeen { any: true, doubted: false };
+        let mut seen = AgentsSeen { there: [AgentId(1)].into(), doubted: false };
         assert!(seen.doubt(&Queue::default(), &[]).is_err());
         assert!(seen.doubt(&Queue::default(), &[]).is_ok());
+        assert!(seen.doubt(&Queue::default(), &[]).is_ok());
+    }
+
+    #[test]
+    fn a_list_that_is_empty_because_the_last_record_was_deleted_is_believed_at_once() {
+        let mut seen = AgentsSeen { there: [AgentId(1)].into(), doubted: false };
+        seen.deleted(AgentId(1));
         assert!(seen.doubt(&Queue::default(), &[]).is_ok());
     }
 }

@@ -32,7 +32,9 @@ impl Memory {
         for agent in cordoned {
             self.cordons.entry(agent).or_insert(Cordon { since: now, ours: false });
         }
-        self.seen_busy.retain(|agent, _| there.contains(agent));
+        // A record that is missing from a list may be there all the same, and its instance is spared for a while.
+        let spared = snapshot.pools.iter().map(|pool| pool.boot_timeout).max().unwrap_or_default();
+        self.seen_busy.retain(|agent, seen| there.contains(agent) || now < later(*seen, spared));
         self.seen_busy.extend(busy.map(|agent| (agent, now)));
         self.first_contact.retain(|agent, _| there.contains(agent));
         self.unconnected.retain(|agent| there.contains(agent));
@@ -54,6 +56,7 @@ impl Memory {
     fn see_absences(&mut self, snapshot: &Snapshot) {
         let now = snapshot.now;
         let records: BTreeSet<AgentId> = snapshot.agents.iter().map(|agent| agent.id).collect();
+        let names: BTreeSet<&str> = snapshot.agents.iter().map(|agent| agent.name.as_str()).collect();
         let mut all_known = true;
         let mut listed: BTreeMap<&InstanceId, &Instance> = BTreeMap::new();
         for listing in snapshot.instances.values() {
@@ -65,7 +68,11 @@ impl Memory {
             }
         }
         for (id, instance) in &listed {
-            if instance.agent.is_some_and(|agent| !records.contains(&agent)) {
+            let has_record = match instance.agent {
+                Some(agent) => records.contains(&agent),
+                None => names.contains(instance.name.as_str()),
+            };
+            if !has_record {
                 self.without_record.entry((*id).clone()).or_insert(now);
             } else {
                 self.without_record.remove(*id);

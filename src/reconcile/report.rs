@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use crate::model::action::{Hold, Notice, Plan, TaskDecision};
 use crate::model::ids::PoolName;
+use crate::model::memory::Trouble;
 use crate::model::snapshot::{Listing, Snapshot};
 
 /// What was said last.
@@ -13,6 +14,8 @@ pub(super) struct Said {
     notices: Vec<Notice>,
     holds: BTreeMap<(PoolName, &'static str), u32>,
     listings: BTreeMap<usize, String>,
+    /// By pool: how many launches in a row had failed.
+    troubles: BTreeMap<PoolName, u32>,
 }
 
 impl Said {
@@ -41,6 +44,19 @@ impl Said {
         for (pool, totals) in &plan.totals {
             tracing::debug!(%pool, uncovered = totals.uncovered, instances = totals.instances, "planned");
         }
+    }
+
+    /// Launches or boots of a pool fail, or do so no more.
+    pub(super) fn troubles(&mut self, troubles: &BTreeMap<PoolName, Trouble>) {
+        for (pool, Trouble { failures, why, until, counted: _ }) in troubles {
+            if self.troubles.get(pool) != Some(failures) {
+                tracing::error!(%pool, failures, "launching fails, the next try is after {until:.0}: {why}");
+            }
+        }
+        for pool in self.troubles.keys().filter(|pool| !troubles.contains_key(pool)) {
+            tracing::info!(%pool, "launching works again");
+        }
+        self.troubles = troubles.iter().map(|(pool, trouble)| (pool.clone(), trouble.failures)).collect();
     }
 
     fn say_listings(&mut self, snapshot: &Snapshot) {

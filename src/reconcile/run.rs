@@ -41,11 +41,12 @@ impl Reconciler {
             let due = next_look.map_or(poll, |at| {
                 age(at, self.0.clock.now()).clamp(Duration::from_secs(1), poll.max(Duration::from_secs(1)))
             });
+            let ended = self.0.clock.now();
             tokio::select! {
                 () = self.0.clock.sleep(due) => {}
                 () = self.0.wake.notified() => {}
             }
-            self.0.clock.sleep(BREATH).await;
+            self.0.clock.sleep(BREATH.saturating_sub(age(self.0.clock.now(), ended))).await;
         }
     }
 

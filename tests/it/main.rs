@@ -1,3 +1,5 @@
 //! The integration tests, one binary.
 
 mod compose;
+mod harness;
+mod stories;
