@@ -135,7 +135,7 @@ pub fn meddle(world: &World, rng: &mut StdRng, setup: &Setup, watch: &mut Watch)
             watch.touch(&chosen.name);
             watch.absorb(world, By::Hand);
             world.advance(WRITE_BACK);
-            watch.absorb(world, By::Itself);
+            watch.absorb(world, By::Hand);
             let kept = world.agent(chosen.id).is_some_and(|agent| agent.no_schedule);
             if foreign {
                 watch.foreign.insert(chosen.id, kept);
