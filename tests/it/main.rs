@@ -2,4 +2,5 @@
 
 mod compose;
 mod harness;
+mod simulation;
 mod stories;
