@@ -1,3 +1,5 @@
 //! The integration tests, one binary.
 
+mod at_rest;
 mod compose;
+mod program;
