@@ -72,10 +72,10 @@ impl Memory {
                 Some(agent) => records.contains(&agent),
                 None => names.contains(instance.name.as_str()),
             };
-            if !has_record {
-                self.without_record.entry((*id).clone()).or_insert(now);
-            } else {
+            if has_record {
                 self.without_record.remove(*id);
+            } else {
+                self.without_record.entry((*id).clone()).or_insert(now);
             }
         }
         if all_known {

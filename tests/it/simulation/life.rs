@@ -276,7 +276,8 @@ impl Life {
     /// Every task of ours has ended, and only the minimum is left. Else what is missing.
     fn is_quiet(&self) -> Result<(), String> {
         let open: Vec<_> = self.work.ours.iter().map(|id| (id, self.world.task(id))).collect();
-        let open: Vec<_> = open.into_iter().filter(|(_, task)| task.as_ref().is_none_or(|task| !task.is_done())).collect();
+        let open: Vec<_> =
+            open.into_iter().filter(|(_, task)| task.as_ref().is_none_or(|task| !task.is_done())).collect();
         if !open.is_empty() {
             return Err(format!("tasks are open: {open:?}"));
         }

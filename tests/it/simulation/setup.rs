@@ -107,7 +107,8 @@ impl Setup {
             set("PICUS_POOLS".to_owned(), names.join(","));
         }
         for pool in &self.pools {
-            let prefix = if several { format!("PICUS_POOL_{}_", pool.name.to_uppercase()) } else { "PICUS_".to_owned() };
+            let prefix =
+                if several { format!("PICUS_POOL_{}_", pool.name.to_uppercase()) } else { "PICUS_".to_owned() };
             let billing = if pool.by_hour { "1h" } else { "0s" };
             for (name, value) in [
                 ("MIN_AGENTS", pool.min.to_string()),

@@ -24,7 +24,8 @@ async fn with_busy_instances(count: u32) -> Picus {
         p.world.push(task("long").takes(minutes(50)));
     }
     let all = count as usize;
-    p.live_until("all run", |world| world.agents().iter().filter(|agent| !agent.running.is_empty()).count() == all).await;
+    p.live_until("all run", |world| world.agents().iter().filter(|agent| !agent.running.is_empty()).count() == all)
+        .await;
     p
 }
 

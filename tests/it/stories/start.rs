@@ -22,7 +22,7 @@ async fn a_token_that_is_not_accepted_or_a_login_page_ends_the_start_with_url_st
         let p = not_started().await;
         p.world.fault(Fault::side(Side::Woodpecker, fault.clone()));
         let error = p.try_ready().await.expect_err("it can't begin");
-        assert!(matches!(error, StartError::Token(_)), "{fault:?}: {error:?}");
+        assert!(matches!(error, StartError::Refused(_)), "{fault:?}: {error:?}");
         let text = format!("{error} {error:?}");
         let url = p.world.woodpecker_url().as_str();
         for part in [status, variable, url] {
@@ -40,7 +40,7 @@ async fn the_token_of_somebody_who_is_no_admin_ends_the_start() {
     settings.woodpecker.token = token.into();
     let app = picus::app::App::new(settings, p.clock.clone(), 5).expect("good settings");
     let error = app.ready(&tokio_util::sync::CancellationToken::new()).await.expect_err("no admin");
-    assert!(matches!(&error, StartError::Token(why) if why.contains("admin")), "{error}");
+    assert!(matches!(&error, StartError::Refused(why) if why.contains("admin")), "{error}");
     assert!(!error.to_string().contains(p.world.user_token()));
 }
 
