@@ -84,10 +84,6 @@ impl Setup {
         self.set("AGENT_WOODPECKER_MAX_WORKFLOWS", slots)
     }
 
-    pub fn labels(self, labels: &str) -> Self {
-        self.set("AGENT_WOODPECKER_AGENT_LABELS", labels)
-    }
-
     /// The server's shared secret, told to Picus too.
     pub fn shared_secret(mut self, secret: &str) -> Self {
         self.options.shared_secret = Some(secret.to_owned());

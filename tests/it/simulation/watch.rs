@@ -137,7 +137,6 @@ impl Watch {
 
     fn take(&mut self, at: Timestamp, event: &Event, by: By) {
         match event {
-            Event::TaskQueued { .. } => {}
             Event::TaskStarted { task, agent, .. } => {
                 self.tally.moved = Some(at);
                 if let Some(machine) = self.machine(agent) {
@@ -154,7 +153,10 @@ impl Watch {
                 self.tally.requeued += 1;
                 self.ended(task, at);
             }
-            Event::RecordCreated { .. } | Event::AgentFailed { .. } | Event::ServerRunning { .. } => {}
+            Event::TaskQueued { .. }
+            | Event::RecordCreated { .. }
+            | Event::AgentFailed { .. }
+            | Event::ServerRunning { .. } => {}
             Event::Cordoned { agent, name, no_schedule } => {
                 let foreign = self.foreign.contains_key(agent);
                 self.demand(by == By::Hand || !foreign, || format!("{name} of others was cordoned or uncordoned"));
