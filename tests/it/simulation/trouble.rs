@@ -133,13 +133,14 @@ fn hetzner(rng: &mut StdRng) -> (Endpoint, AnswerFault) {
             let answer = match rng.random_range(0..3) {
                 0 => anywhere(rng),
                 1 => pick(rng, &[AnswerFault::LostAnswer, AnswerFault::CutBody]).clone(),
-                _ => AnswerFault::Refused(pick(rng, &codes)),
+                _ => AnswerFault::Refused(pick::<&str>(rng, &codes)),
             };
             (Endpoint::CreateServer, answer)
         }
         7..9 => {
             let codes = ["locked", "conflict", "server_error", "forbidden"];
-            let answer = if rng.random_bool(0.5) { anywhere(rng) } else { AnswerFault::Refused(pick(rng, &codes)) };
+            let answer =
+                if rng.random_bool(0.5) { anywhere(rng) } else { AnswerFault::Refused(pick::<&str>(rng, &codes)) };
             (Endpoint::DeleteServer, answer)
         }
         _ => {

@@ -73,7 +73,9 @@ async fn run_plan_and_check_print_no_secret_even_at_trace_while_things_fail() {
         wait_until("a pass fails", || world.calls(Endpoint::Queue) > calls).await;
         outputs.push((&["check"], output(picus(&world, &["check"], &[])).await));
         outputs.push((&["plan"], output(picus(&world, &["plan"], &[])).await));
-        on.into_iter().for_each(|fault| world.mend(fault));
+        for fault in on {
+            world.mend(fault);
+        }
     }
     let ended = terminate(run).await;
     assert_eq!(ended.status.code(), Some(0), "{}", printed(&ended));
