@@ -5,12 +5,12 @@
 //!
 //! | file | decides |
 //! |---|---|
-//! | [`fleet`] | which record, instance and launch belong together, and what state that machine is in |
-//! | [`demand`] | which tasks could start now, and which pools could take them |
-//! | [`supply`] | which slots there are, and which task is laid on which, the way the server would give them out |
-//! | [`matching`] | that as many tasks as possible have a slot |
-//! | [`scale_up`] | drains to undo and launches for what remains |
-//! | [`scale_down`] | what is retired, what is an orphan, what is left alone and why |
+//! | `fleet` | which record, instance and launch belong together, and what state that machine is in |
+//! | `demand` | which tasks could start now, and which pools could take them |
+//! | `supply` | which slots there are, and which task is laid on which, the way the server would give them out |
+//! | `matching` | that as many tasks as possible have a slot |
+//! | `scale_up` | drains to undo and launches for what remains |
+//! | `scale_down` | what is retired, what is an orphan, what is left alone and why |
 
 mod demand;
 mod fleet;

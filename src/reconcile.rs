@@ -2,12 +2,12 @@
 //!
 //! | file | does |
 //! |---|---|
-//! | [`observe`] | reads both sides into a snapshot |
-//! | [`remember`] | learns from what was observed and decided |
-//! | [`execute`] | the only place that changes the outside world |
-//! | [`market`] | asks the providers what can be ordered |
-//! | [`report`] | says what was decided, once |
-//! | [`run`] | the loop: timer, events, shutdown |
+//! | `observe` | reads both sides into a snapshot |
+//! | `remember` | learns from what was observed and decided |
+//! | `execute` | the only place that changes the outside world |
+//! | `market` | asks the providers what can be ordered |
+//! | `report` | says what was decided, once |
+//! | `run` | the loop: timer, events, shutdown |
 //!
 //! Expected flow: `pass` reads the queue and the agents, takes the listing of each account (at most a minute old; a
 //! fresh one if something is to be created or removed), plans, and begins the steps. Steps run beside the loop and
