@@ -1,3 +1,16 @@
 //! The integration tests, one binary.
 
+#![expect(
+    clippy::expect_used,
+    clippy::unwrap_used,
+    clippy::panic,
+    clippy::needless_pass_by_value,
+    reason = "a failed expectation fails the test, and builders read best with plain values"
+)]
+
+mod at_rest;
 mod compose;
+mod harness;
+mod program;
+mod simulation;
+mod stories;
