@@ -39,13 +39,14 @@ pub struct Life {
 }
 
 impl Life {
-    pub fn new(seed: u64) -> Self {
+    /// `told`: so many lines are told of a life that fails.
+    pub fn new(seed: u64, told: usize) -> Self {
         let mut rng = StdRng::seed_from_u64(seed);
         let setup = Setup::draw(seed, &mut rng);
         let clock = Clock::manual("2026-12-01T08:00:00Z".parse().expect("a time"));
         let runtime = Builder::new_multi_thread().worker_threads(1).enable_all().build().expect("a runtime");
         let world = runtime.block_on(World::start(clock.clone(), setup.world_options())).expect("loopback");
-        let mut watch = Watch::new(&setup);
+        let mut watch = Watch::new(&setup, told);
         hands::settle_others(&world, &mut rng, &mut watch);
         Self {
             setup,
@@ -259,18 +260,13 @@ impl Life {
             let gap = Duration::from_secs(self.rng.random_range(10..=60));
             self.plain_pass(gap);
             let now = self.clock.now();
-            if let Err(what) = self.is_quiet() {
-                let moved = self.watch.tally.moved.unwrap_or(mended).max(mended);
-                let runs = self.world.agents().iter().any(|agent| !agent.running.is_empty());
-                let stalls = self.work.open(&self.world) > 0 && !runs && age(now, moved) > NOTHING_MOVES;
-                self.watch.demand(!stalls, || format!("tasks wait and nothing moves: {what}"));
-                self.watch.demand(now < deadline, || format!("it does not become quiet: {what}"));
-            } else {
-                break;
-            }
+            let Err(what) = self.is_quiet() else { return };
+            let moved = self.watch.tally.moved.unwrap_or(mended).max(mended);
+            let runs = self.world.agents().iter().any(|agent| !agent.running.is_empty());
+            let stalls = self.work.open(&self.world) > 0 && !runs && age(now, moved) > NOTHING_MOVES;
+            self.watch.demand(!stalls, || format!("tasks wait and nothing moves: {what}"));
+            self.watch.demand(now < deadline, || format!("it does not become quiet: {what}"));
         }
-        let limits = self.setup.pools.iter().map(|pool| pool.idle_timeout).max();
-        let _ = limits;
     }
 
     /// Every task of ours has ended, and only the minimum is left. Else what is missing.
@@ -289,7 +285,7 @@ impl Life {
             expected += servers.len();
         }
         let agents = self.world.agents().into_iter();
-        let ours: Vec<_> = agents.filter(|agent| !self.watch.foreign.contains_key(&agent.id)).collect();
+        let ours: Vec<_> = agents.filter(|agent| self.watch.is_ours(agent)).collect();
         if ours.len() != expected || ours.iter().any(|agent| agent.no_schedule) {
             return Err(format!("{expected} instances, and these records: {ours:?}"));
         }

@@ -8,12 +8,10 @@ use jiff::Timestamp;
 use picus::model::age;
 use picus::model::ids::{AgentId, InstallationId, LaunchName, TaskId};
 use picus::provider::label;
-use picus::world::{Event, Happened, ServerView, World};
+use picus::world::{AgentView, Event, Happened, ServerView, World};
 
 use super::setup::{INSTALLATION, Setup};
 
-/// So many lines of the trace are told.
-const TOLD: usize = 120;
 /// `last_work` may lie a minute in the past, and a listing's times are whole seconds.
 const WORK_SLACK: Duration = Duration::from_secs(70);
 
@@ -54,11 +52,15 @@ pub struct Tally {
 
 pub struct Watch {
     setup: Setup,
+    /// So many lines of the trace are told.
+    told: usize,
     installation: InstallationId,
     trace: VecDeque<String>,
     machines: BTreeMap<String, Machine>,
     /// Names of records that were renamed, and the launch that they are of.
     renamed: BTreeMap<String, String>,
+    /// Renamed records whose machine somebody deleted, or that never had one: nothing tells any more that they are ours.
+    strays: BTreeSet<String>,
     /// Agents of others: how they were last cordoned by hand.
     pub foreign: BTreeMap<AgentId, bool>,
     /// Agents of ours that an administrator cordoned.
@@ -69,14 +71,16 @@ pub struct Watch {
 }
 
 impl Watch {
-    pub fn new(setup: &Setup) -> Self {
+    pub fn new(setup: &Setup, told: usize) -> Self {
         let allowed = setup.pools.iter().map(|pool| (pool.name, pool.max as usize)).collect();
         Self {
             setup: setup.clone(),
+            told,
             installation: InstallationId::from(INSTALLATION),
             trace: VecDeque::new(),
             machines: BTreeMap::new(),
             renamed: BTreeMap::new(),
+            strays: BTreeSet::new(),
             foreign: BTreeMap::new(),
             admin_cordons: BTreeSet::new(),
             allowed,
@@ -86,7 +90,7 @@ impl Watch {
 
     /// Notes something for the trace.
     pub fn note(&mut self, at: Timestamp, what: &str) {
-        if self.trace.len() == TOLD {
+        if self.trace.len() == self.told {
             self.trace.pop_front();
         }
         self.trace.push_back(format!("{}  {what}", at.strftime("%H:%M:%S")));
@@ -119,7 +123,15 @@ impl Watch {
 
     pub fn rename(&mut self, old: &str, new: &str) {
         let launch = self.renamed.get(old).cloned().unwrap_or_else(|| old.to_owned());
+        if !self.machines.contains_key(&launch) {
+            self.strays.insert(new.to_owned());
+        }
         self.renamed.insert(new.to_owned(), launch);
+    }
+
+    /// The record can be told to be ours.
+    pub fn is_ours(&self, agent: &AgentView) -> bool {
+        !self.foreign.contains_key(&agent.id) && !self.strays.contains(&agent.name)
     }
 
     /// Takes in what happened since the last time.
@@ -188,6 +200,8 @@ impl Watch {
             Event::ServerDeleted { name, .. } => {
                 if by == By::Hand {
                     self.touch(name);
+                    let of_it = |(record, launch): (&String, &String)| (launch == name).then(|| record.clone());
+                    self.strays.extend(self.renamed.iter().filter_map(of_it));
                 }
                 self.judge_end(name, at);
             }
