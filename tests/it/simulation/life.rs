@@ -139,7 +139,7 @@ impl Life {
         if self.processes.is_empty() {
             self.begin();
         }
-        if self.setup.pairs && self.processes.len() == 1 && self.rng.random_bool(0.02) {
+        if self.setup.pairs && self.processes.len() == 1 && self.rng.random_bool(0.05) {
             self.begin();
         } else if self.processes.len() > 1 && self.rng.random_bool(0.1) {
             let gone = self.rng.random_range(0..2);
@@ -161,10 +161,10 @@ impl Life {
         for &index in &looked {
             self.pass(index);
         }
-        let die = self.setup.restarts && self.rng.random_bool(0.03);
+        let die = self.setup.restarts && self.rng.random_bool(0.04);
         for &index in &looked {
             let process = &self.processes[index];
-            if die || self.rng.random_bool(0.15) {
+            if die || self.rng.random_bool(0.2) {
                 process.settle_for(&self.world, self.rng.random_range(0..8));
             } else {
                 process.settle();
@@ -272,7 +272,8 @@ impl Life {
     /// Every task of ours has ended, and only the minimum is left. Else what is missing.
     fn is_quiet(&self) -> Result<(), String> {
         let open: Vec<_> = self.work.ours.iter().map(|id| (id, self.world.task(id))).collect();
-        let open: Vec<_> = open.into_iter().filter(|(_, task)| task.as_ref().is_none_or(|task| !task.is_done())).collect();
+        let open: Vec<_> =
+            open.into_iter().filter(|(_, task)| task.as_ref().is_none_or(|task| !task.is_done())).collect();
         if !open.is_empty() {
             return Err(format!("tasks are open: {open:?}"));
         }

@@ -50,7 +50,9 @@ impl Process {
     }
 
     fn drive<T>(&self, what: &str, work: impl Future<Output = T>) -> T {
-        self.runtime.block_on(async { tokio::time::timeout(HANGS, work).await }).unwrap_or_else(|_| panic!("{what} hangs"))
+        self.runtime
+            .block_on(async { tokio::time::timeout(HANGS, work).await })
+            .unwrap_or_else(|_| panic!("{what} hangs"))
     }
 
     /// Drives the start on, to its end or until it waits for time to pass.

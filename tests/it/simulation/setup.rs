@@ -41,7 +41,7 @@ pub struct Setup {
     pub restarts: bool,
     /// A second Picus runs beside the first for a while.
     pub pairs: bool,
-    /// How much goes wrong, from 0 to 2.
+    /// How much goes wrong, from 0 to 3.
     pub trouble: f64,
 }
 
@@ -71,7 +71,7 @@ impl Setup {
             poll: Duration::from_secs(*pick(rng, &[5, 10, 20, 30])),
             restarts: rng.random_bool(0.7),
             pairs: rng.random_bool(0.4),
-            trouble: *pick(rng, &[0.0, 0.3, 1.0, 1.0, 2.0]),
+            trouble: *pick(rng, &[0.0, 0.3, 1.0, 2.0, 3.0]),
         }
     }
 
@@ -107,7 +107,8 @@ impl Setup {
             set("PICUS_POOLS".to_owned(), names.join(","));
         }
         for pool in &self.pools {
-            let prefix = if several { format!("PICUS_POOL_{}_", pool.name.to_uppercase()) } else { "PICUS_".to_owned() };
+            let prefix =
+                if several { format!("PICUS_POOL_{}_", pool.name.to_uppercase()) } else { "PICUS_".to_owned() };
             let billing = if pool.by_hour { "1h" } else { "0s" };
             for (name, value) in [
                 ("MIN_AGENTS", pool.min.to_string()),

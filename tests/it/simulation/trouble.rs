@@ -139,8 +139,7 @@ fn hetzner(rng: &mut StdRng) -> (Endpoint, AnswerFault) {
         }
         7..9 => {
             let codes = ["locked", "conflict", "server_error", "forbidden"];
-            let answer =
-                if rng.random_bool(0.5) { anywhere(rng) } else { AnswerFault::Refused(*pick(rng, &codes)) };
+            let answer = if rng.random_bool(0.5) { anywhere(rng) } else { AnswerFault::Refused(*pick(rng, &codes)) };
             (Endpoint::DeleteServer, answer)
         }
         _ => {
