@@ -31,8 +31,6 @@ pub struct Life {
     work: Work,
     watch: Watch,
     processes: Vec<Process>,
-    /// Processes that could have acted since the last check, those killed meanwhile included.
-    acted: usize,
     started: usize,
     /// Last, so that the world can still stop its servers.
     _runtime: Runtime,
@@ -56,7 +54,6 @@ impl Life {
             work: Work::default(),
             watch,
             processes: Vec::new(),
-            acted: 0,
             started: 0,
             _runtime: runtime,
         }
@@ -157,7 +154,7 @@ impl Life {
                 }
             }
         }
-        self.acted = self.acted.max(looked.len());
+        self.watch.acting = self.watch.acting.max(looked.len());
         for &index in &looked {
             self.pass(index);
         }
@@ -171,7 +168,7 @@ impl Life {
             }
         }
         let alive = self.processes.len();
-        self.watch.check(&self.world, self.acted);
+        self.watch.check(&self.world);
         if die && !looked.is_empty() {
             self.end(0);
         }
@@ -181,7 +178,7 @@ impl Life {
             }
         }
         if alive < 2 {
-            self.acted = 1;
+            self.watch.acting = 1;
         }
     }
 
@@ -199,7 +196,7 @@ impl Life {
         process.kill();
         // A call that was on its way arrives or not, but not later than this.
         std::thread::sleep(Duration::from_millis(2));
-        self.watch.check(&self.world, self.acted);
+        self.watch.check(&self.world);
     }
 
     fn pass(&mut self, index: usize) {
@@ -229,8 +226,8 @@ impl Life {
         }
         self.pass(0);
         self.processes[0].settle();
-        self.watch.check(&self.world, self.acted);
-        self.acted = 1;
+        self.watch.check(&self.world);
+        self.watch.acting = 1;
     }
 
     /// Nothing goes wrong any more, and nothing new comes.
@@ -247,8 +244,8 @@ impl Life {
         self.world.restock();
         self.world.set_server_limit(100);
         self.world.resume_queue();
-        self.watch.check(&self.world, self.acted);
-        self.acted = 1;
+        self.watch.check(&self.world);
+        self.watch.acting = 1;
     }
 
     /// Until every task of ours has ended and only the minimum is left.

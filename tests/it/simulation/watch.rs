@@ -67,6 +67,8 @@ pub struct Watch {
     pub admin_cordons: BTreeSet<AgentId>,
     /// How many instances a pool may have; more than its maximum after two processes acted at once.
     allowed: BTreeMap<&'static str, usize>,
+    /// Processes that could have acted since the last check, those killed meanwhile included.
+    pub acting: usize,
     pub tally: Tally,
 }
 
@@ -84,6 +86,7 @@ impl Watch {
             foreign: BTreeMap::new(),
             admin_cordons: BTreeSet::new(),
             allowed,
+            acting: 0,
             tally: Tally::default(),
         }
     }
@@ -195,7 +198,10 @@ impl Watch {
                     running: BTreeSet::new(),
                     touched: false,
                 };
+                let pool = machine.pool.clone();
                 self.machines.insert(name.clone(), machine);
+                let there = self.machines.values().filter(|machine| machine.pool == pool).count();
+                self.demand_room(&pool, there);
             }
             Event::ServerDeleted { name, .. } => {
                 if by == By::Hand {
@@ -246,20 +252,25 @@ impl Watch {
         world.servers().into_iter().filter(ours).collect()
     }
 
-    /// What must hold now. `processes`: how many could have acted since the last time.
-    pub fn check(&mut self, world: &World, processes: usize) {
+    /// Each of two processes may have seen room for all; what is too many then goes, and nothing comes on top of it.
+    fn demand_room(&self, pool: &str, there: usize) {
+        let Some(pool) = self.setup.pools.iter().find(|other| other.name == pool) else { return };
+        let max = pool.max as usize;
+        let allowed = if self.acting > 1 { max * self.acting } else { self.allowed[pool.name].max(max) };
+        self.demand(there <= allowed, || {
+            format!("pool {} has {there} instances, its maximum is {max} (allowed now: {allowed})", pool.name)
+        });
+    }
+
+    /// What must hold now.
+    pub fn check(&mut self, world: &World) {
         self.absorb(world, By::Itself);
         let killed = world.killed_jobs();
         self.demand(killed.is_empty(), || format!("jobs were killed: {killed:?}"));
         for pool in self.setup.pools.clone() {
             let there = Self::servers_of(world, pool.name).len();
-            let max = pool.max as usize;
-            // Each of two may have seen room for all; what is too many then goes, and nothing comes on top of it.
-            let allowed = if processes > 1 { max * processes } else { max.max(self.allowed[pool.name]) };
-            self.demand(there <= allowed, || {
-                format!("pool {} has {there} instances, its maximum is {max} (allowed now: {allowed})", pool.name)
-            });
-            self.allowed.insert(pool.name, there.max(max));
+            self.demand_room(pool.name, there);
+            self.allowed.insert(pool.name, there.max(pool.max as usize));
         }
         for (id, cordoned) in &self.foreign {
             let seen = world.agent(*id);
