@@ -84,6 +84,15 @@ pub struct Trouble {
     pub counted: BTreeSet<LaunchName>,
 }
 
+impl Trouble {
+    /// When the last failure was noted. A contact that an agent makes for the first time after it ends the row.
+    #[must_use]
+    pub fn failed_at(&self) -> Timestamp {
+        let pause = pause_after(self.failures.saturating_sub(1));
+        self.until.checked_sub(pause).unwrap_or(self.until)
+    }
+}
+
 impl Memory {
     /// A launch or boot of `pool` failed: the next one waits, twice as long as the last time. Counts a name once,
     /// and those that fail together once.

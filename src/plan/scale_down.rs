@@ -194,9 +194,11 @@ impl Judge<'_> {
         }
     }
 
-    /// The last time it worked, by its record or as the loop saw it; else its first contact, else its launch.
+    /// The last time it worked, by its record or as the loop saw it; else its first contact, else its launch or, where
+    /// that is later, the beginning of its record: with a shared secret it is made at the first contact.
     fn idle_since(&self, machine: &Machine<'_>, agent: &Agent) -> Timestamp {
-        let first_contact = self.memory.first_contact.get(&agent.id).copied().unwrap_or(machine.launched);
+        let first_contact = self.memory.first_contact.get(&agent.id).copied();
+        let first_contact = first_contact.unwrap_or(machine.launched.max(agent.created));
         let worked = agent.last_work.unwrap_or(Timestamp::MIN);
         let seen_busy = self.memory.seen_busy.get(&agent.id).copied().unwrap_or(Timestamp::MIN);
         first_contact.max(worked).max(seen_busy).min(self.now())

@@ -132,6 +132,10 @@ impl Reconciler {
 
     async fn cordon(&self, agent: AgentId) -> Result<(), Failure> {
         let before = self.0.woodpecker.agent(agent).await?;
+        if before.no_schedule {
+            // Since the look at it, and not by this process: the cordon must not become one that it may undo.
+            return Err(Failure::Changed("somebody else has cordoned it"));
+        }
         // Said before it is done: if the answer is lost, the cordon is still known as ours.
         let since = self.0.clock.now();
         self.state().memory.cordons.insert(agent, Cordon { since, ours: true });
@@ -377,5 +381,7 @@ impl State {
         if let Some(launch) = self.in_flight.launches.iter_mut().find(|launch| launch.name == *name) {
             launch.agent = Some(agent);
         }
+        // However long the next look takes: when that one finds it connected, that is its first contact.
+        self.memory.unconnected.insert(agent);
     }
 }

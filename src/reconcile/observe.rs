@@ -112,7 +112,12 @@ impl Reconciler {
 
     async fn list_one(&self, account: AccountId, asked: Timestamp) {
         let Some(provider) = self.0.providers.get(account.0).map(|account| account.provider.clone()) else { return };
-        let answer = provider.list(&self.0.settings.installation).await;
+        let mut answer = provider.list(&self.0.settings.installation).await;
+        let is_first = self.state().listings.0.get(&account).is_none_or(|read| read.known.is_none());
+        if is_first && answer.as_ref().is_ok_and(Vec::is_empty) {
+            // A fresh start has nothing to doubt an empty list by, and would order what is there already: it looks twice.
+            answer = provider.list(&self.0.settings.installation).await;
+        }
         let mut state = self.state();
         let read = state.listings.0.entry(account).or_default();
         read.asking = false;

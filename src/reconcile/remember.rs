@@ -45,6 +45,11 @@ impl Memory {
             } else if self.unconnected.remove(&agent.id) {
                 self.first_contact.insert(agent.id, now);
                 connected.extend(LaunchName::pool_of(&agent.name, &snapshot.installation));
+            } else if let Some(pool) = LaunchName::pool_of(&agent.name, &snapshot.installation)
+                // With a shared secret a record begins with the first contact, so it is never seen without one.
+                && self.troubles.get(&pool).is_some_and(|trouble| agent.created > trouble.failed_at())
+            {
+                connected.push(pool);
             }
         }
         for pool in connected {
@@ -147,5 +152,81 @@ impl Memory {
                 self.launch_failed(&machine.pool, &name, why, now);
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+    use std::time::Duration;
+
+    use jiff::Timestamp;
+
+    use super::*;
+    use crate::model::ids::InstallationId;
+    use crate::model::snapshot::{InFlight, Queue};
+
+    fn at(time: &str) -> Timestamp {
+        format!("2026-12-01T{time}Z").parse().unwrap()
+    }
+
+    fn snapshot(now: &str, agents: Vec<Agent>) -> Snapshot {
+        Snapshot {
+            now: at(now),
+            installation: InstallationId::from("picus"),
+            poll_interval: Duration::from_secs(10),
+            pools: Vec::new(),
+            queue: Queue::default(),
+            agents,
+            instances: BTreeMap::new(),
+            in_flight: InFlight::default(),
+        }
+    }
+
+    fn ours(number: u64, created: &str, last_contact: Option<&str>) -> Agent {
+        let name = LaunchName::new(&InstallationId::from("picus"), &PoolName::from("default"), number);
+        Agent {
+            id: AgentId(i64::try_from(number).unwrap()),
+            name: name.to_string(),
+            created: at(created),
+            last_contact: last_contact.map(at),
+            last_work: None,
+            platform: "linux/amd64".to_owned(),
+            backend: "docker".to_owned(),
+            capacity: 1,
+            no_schedule: false,
+            custom_labels: None,
+            organisation: None,
+        }
+    }
+
+    fn fails(memory: &mut Memory, number: u64, time: &str) {
+        let pool = PoolName::from("default");
+        let name = LaunchName::new(&InstallationId::from("picus"), &pool, number);
+        memory.launch_failed(&pool, &name, "it never connected".to_owned(), at(time));
+    }
+
+    #[test]
+    fn one_agent_that_connects_ends_the_row_of_failures_also_where_its_record_begins_with_the_contact() {
+        let mut memory = Memory::default();
+        fails(&mut memory, 1, "12:00:00");
+        fails(&mut memory, 2, "12:05:00");
+        assert_eq!(memory.troubles[&PoolName::from("default")].failed_at(), at("12:05:00"));
+
+        // One that was there before proves nothing, however lately it was heard of.
+        memory.observed(&snapshot("12:10:00", vec![ours(3, "11:00:00", Some("12:09:55"))]));
+        assert!(!memory.troubles.is_empty());
+        memory.observed(&snapshot("12:10:00", vec![ours(4, "12:09:50", Some("12:09:55"))]));
+        assert!(memory.troubles.is_empty());
+    }
+
+    #[test]
+    fn an_agent_that_was_registered_and_has_not_connected_does_not_end_the_row_of_failures() {
+        let mut memory = Memory::default();
+        fails(&mut memory, 1, "12:00:00");
+        memory.observed(&snapshot("12:10:00", vec![ours(2, "12:08:00", None)]));
+        assert!(!memory.troubles.is_empty());
+        memory.observed(&snapshot("12:11:00", vec![ours(2, "12:08:00", Some("12:10:55"))]));
+        assert!(memory.troubles.is_empty());
     }
 }

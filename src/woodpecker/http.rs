@@ -109,6 +109,10 @@ impl Http {
                 builder = builder.add_root_certificate(certificate);
             }
         }
+        // Without TLS, and no redirect is followed, the system's certificates need not be read.
+        if settings.server.scheme() == "http" {
+            builder = builder.tls_built_in_root_certs(false);
+        }
         // As curl's and Go's users expect: a server on this machine is not asked through the proxy.
         if is_loopback(&settings.server) {
             builder = builder.no_proxy();

@@ -23,6 +23,7 @@ pub fn agent(short: &str) -> MachineBuilder {
         id: None,
         renamed: None,
         launched: ago("1h"),
+        registered: None,
         last_contact: Some(ago("5s")),
         last_work: Some(ago("1m")),
         seen_busy: None,
@@ -68,6 +69,7 @@ pub struct MachineBuilder {
     id: Option<i64>,
     renamed: Option<String>,
     launched: Timestamp,
+    registered: Option<Timestamp>,
     last_contact: Option<Timestamp>,
     last_work: Option<Timestamp>,
     seen_busy: Option<Timestamp>,
@@ -105,6 +107,12 @@ impl MachineBuilder {
 
     pub fn launched(mut self, words: &str) -> Self {
         self.launched = ago(words);
+        self
+    }
+
+    /// Its record is younger than its instance: with a shared secret it is made at the first contact.
+    pub fn registered(mut self, words: &str) -> Self {
+        self.registered = Some(ago(words));
         self
     }
 
@@ -238,7 +246,7 @@ impl Part for MachineBuilder {
             world.snapshot.agents.push(Agent {
                 id,
                 name: self.renamed.unwrap_or(name),
-                created: self.launched,
+                created: self.registered.unwrap_or(self.launched),
                 last_contact: self.last_contact,
                 last_work: self.last_work,
                 platform: self.platform.unwrap_or_else(|| engine(platform)),

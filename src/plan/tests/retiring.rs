@@ -44,6 +44,20 @@ fn a_task_that_slipped_in_while_the_cordon_was_set_keeps_the_agent() {
 }
 
 #[test]
+fn with_a_shared_secret_an_agent_that_never_worked_is_idle_from_the_beginning_of_its_record() {
+    let fresh = || agent("a").shared_secret().launched("12m").last_work(None);
+    let world = || world().pool(pool().shared_secret());
+    assert_snapshot!(world().with(fresh().registered("9m")).plan(), @r"
+    no steps
+    a is idle: kept until 12:01:00
+    ");
+    assert_snapshot!(world().with(fresh().registered("10m")).plan(), @r"
+    cordon a: idle since 11:50:00
+    a is idle: cordon
+    ");
+}
+
+#[test]
 fn an_agent_that_never_worked_is_idle_from_its_first_contact() {
     let fresh = || agent("a").launched("12m").last_work(None);
     assert_snapshot!(world().with(fresh().launched("2m")).plan(), @r"

@@ -94,6 +94,10 @@ impl Client {
         if is_loopback(&endpoint) {
             builder = builder.no_proxy();
         }
+        // Without TLS the system's certificates need not be read.
+        if endpoint.scheme() == "http" {
+            builder = builder.tls_built_in_root_certs(false);
+        }
         let mut configuration =
             Configuration { client: builder.build()?, user_agent: Some(agent.to_owned()), ..Configuration::default() };
         configuration

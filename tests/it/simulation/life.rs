@@ -31,21 +31,20 @@ pub struct Life {
     work: Work,
     watch: Watch,
     processes: Vec<Process>,
-    /// Processes that could have acted since the last check, those killed meanwhile included.
-    acted: usize,
     started: usize,
     /// Last, so that the world can still stop its servers.
     _runtime: Runtime,
 }
 
 impl Life {
-    pub fn new(seed: u64) -> Self {
+    /// `told`: so many lines are told of a life that fails.
+    pub fn new(seed: u64, told: usize) -> Self {
         let mut rng = StdRng::seed_from_u64(seed);
         let setup = Setup::draw(seed, &mut rng);
         let clock = Clock::manual("2026-12-01T08:00:00Z".parse().expect("a time"));
         let runtime = Builder::new_multi_thread().worker_threads(1).enable_all().build().expect("a runtime");
         let world = runtime.block_on(World::start(clock.clone(), setup.world_options())).expect("loopback");
-        let mut watch = Watch::new(&setup);
+        let mut watch = Watch::new(&setup, told);
         hands::settle_others(&world, &mut rng, &mut watch);
         Self {
             setup,
@@ -55,7 +54,6 @@ impl Life {
             work: Work::default(),
             watch,
             processes: Vec::new(),
-            acted: 0,
             started: 0,
             _runtime: runtime,
         }
@@ -138,7 +136,7 @@ impl Life {
         if self.processes.is_empty() {
             self.begin();
         }
-        if self.setup.pairs && self.processes.len() == 1 && self.rng.random_bool(0.02) {
+        if self.setup.pairs && self.processes.len() == 1 && self.rng.random_bool(0.05) {
             self.begin();
         } else if self.processes.len() > 1 && self.rng.random_bool(0.1) {
             let gone = self.rng.random_range(0..2);
@@ -156,21 +154,21 @@ impl Life {
                 }
             }
         }
-        self.acted = self.acted.max(looked.len());
+        self.watch.acting = self.watch.acting.max(looked.len());
         for &index in &looked {
             self.pass(index);
         }
-        let die = self.setup.restarts && self.rng.random_bool(0.03);
+        let die = self.setup.restarts && self.rng.random_bool(0.04);
         for &index in &looked {
             let process = &self.processes[index];
-            if die || self.rng.random_bool(0.15) {
+            if die || self.rng.random_bool(0.2) {
                 process.settle_for(&self.world, self.rng.random_range(0..8));
             } else {
                 process.settle();
             }
         }
         let alive = self.processes.len();
-        self.watch.check(&self.world, self.acted);
+        self.watch.check(&self.world);
         if die && !looked.is_empty() {
             self.end(0);
         }
@@ -180,7 +178,7 @@ impl Life {
             }
         }
         if alive < 2 {
-            self.acted = 1;
+            self.watch.acting = 1;
         }
     }
 
@@ -198,7 +196,7 @@ impl Life {
         process.kill();
         // A call that was on its way arrives or not, but not later than this.
         std::thread::sleep(Duration::from_millis(2));
-        self.watch.check(&self.world, self.acted);
+        self.watch.check(&self.world);
     }
 
     fn pass(&mut self, index: usize) {
@@ -228,8 +226,8 @@ impl Life {
         }
         self.pass(0);
         self.processes[0].settle();
-        self.watch.check(&self.world, self.acted);
-        self.acted = 1;
+        self.watch.check(&self.world);
+        self.watch.acting = 1;
     }
 
     /// Nothing goes wrong any more, and nothing new comes.
@@ -246,8 +244,8 @@ impl Life {
         self.world.restock();
         self.world.set_server_limit(100);
         self.world.resume_queue();
-        self.watch.check(&self.world, self.acted);
-        self.acted = 1;
+        self.watch.check(&self.world);
+        self.watch.acting = 1;
     }
 
     /// Until every task of ours has ended and only the minimum is left.
@@ -259,18 +257,13 @@ impl Life {
             let gap = Duration::from_secs(self.rng.random_range(10..=60));
             self.plain_pass(gap);
             let now = self.clock.now();
-            if let Err(what) = self.is_quiet() {
-                let moved = self.watch.tally.moved.unwrap_or(mended).max(mended);
-                let runs = self.world.agents().iter().any(|agent| !agent.running.is_empty());
-                let stalls = self.work.open(&self.world) > 0 && !runs && age(now, moved) > NOTHING_MOVES;
-                self.watch.demand(!stalls, || format!("tasks wait and nothing moves: {what}"));
-                self.watch.demand(now < deadline, || format!("it does not become quiet: {what}"));
-            } else {
-                break;
-            }
+            let Err(what) = self.is_quiet() else { return };
+            let moved = self.watch.tally.moved.unwrap_or(mended).max(mended);
+            let runs = self.world.agents().iter().any(|agent| !agent.running.is_empty());
+            let stalls = self.work.open(&self.world) > 0 && !runs && age(now, moved) > NOTHING_MOVES;
+            self.watch.demand(!stalls, || format!("tasks wait and nothing moves: {what}"));
+            self.watch.demand(now < deadline, || format!("it does not become quiet: {what}"));
         }
-        let limits = self.setup.pools.iter().map(|pool| pool.idle_timeout).max();
-        let _ = limits;
     }
 
     /// Every task of ours has ended, and only the minimum is left. Else what is missing.
@@ -290,7 +283,7 @@ impl Life {
             expected += servers.len();
         }
         let agents = self.world.agents().into_iter();
-        let ours: Vec<_> = agents.filter(|agent| !self.watch.foreign.contains_key(&agent.id)).collect();
+        let ours: Vec<_> = agents.filter(|agent| self.watch.is_ours(agent)).collect();
         if ours.len() != expected || ours.iter().any(|agent| agent.no_schedule) {
             return Err(format!("{expected} instances, and these records: {ours:?}"));
         }

@@ -41,7 +41,7 @@ pub struct Setup {
     pub restarts: bool,
     /// A second Picus runs beside the first for a while.
     pub pairs: bool,
-    /// How much goes wrong, from 0 to 2.
+    /// How much goes wrong, from 0 to 3.
     pub trouble: f64,
 }
 
@@ -71,7 +71,7 @@ impl Setup {
             poll: Duration::from_secs(*pick(rng, &[5, 10, 20, 30])),
             restarts: rng.random_bool(0.7),
             pairs: rng.random_bool(0.4),
-            trouble: *pick(rng, &[0.0, 0.3, 1.0, 1.0, 2.0]),
+            trouble: *pick(rng, &[0.0, 0.3, 1.0, 2.0, 3.0]),
         }
     }
 

@@ -8,12 +8,10 @@ use jiff::Timestamp;
 use picus::model::age;
 use picus::model::ids::{AgentId, InstallationId, LaunchName, TaskId};
 use picus::provider::label;
-use picus::world::{Event, Happened, ServerView, World};
+use picus::world::{AgentView, Event, Happened, ServerView, World};
 
 use super::setup::{INSTALLATION, Setup};
 
-/// So many lines of the trace are told.
-const TOLD: usize = 120;
 /// `last_work` may lie a minute in the past, and a listing's times are whole seconds.
 const WORK_SLACK: Duration = Duration::from_secs(70);
 
@@ -54,39 +52,48 @@ pub struct Tally {
 
 pub struct Watch {
     setup: Setup,
+    /// So many lines of the trace are told.
+    told: usize,
     installation: InstallationId,
     trace: VecDeque<String>,
     machines: BTreeMap<String, Machine>,
     /// Names of records that were renamed, and the launch that they are of.
     renamed: BTreeMap<String, String>,
+    /// Renamed records whose machine somebody deleted, or that never had one: nothing tells any more that they are ours.
+    strays: BTreeSet<String>,
     /// Agents of others: how they were last cordoned by hand.
     pub foreign: BTreeMap<AgentId, bool>,
     /// Agents of ours that an administrator cordoned.
     pub admin_cordons: BTreeSet<AgentId>,
     /// How many instances a pool may have; more than its maximum after two processes acted at once.
     allowed: BTreeMap<&'static str, usize>,
+    /// Processes that could have acted since the last check, those killed meanwhile included.
+    pub acting: usize,
     pub tally: Tally,
 }
 
 impl Watch {
-    pub fn new(setup: &Setup) -> Self {
+    pub fn new(setup: &Setup, told: usize) -> Self {
         let allowed = setup.pools.iter().map(|pool| (pool.name, pool.max as usize)).collect();
         Self {
             setup: setup.clone(),
+            told,
             installation: InstallationId::from(INSTALLATION),
             trace: VecDeque::new(),
             machines: BTreeMap::new(),
             renamed: BTreeMap::new(),
+            strays: BTreeSet::new(),
             foreign: BTreeMap::new(),
             admin_cordons: BTreeSet::new(),
             allowed,
+            acting: 0,
             tally: Tally::default(),
         }
     }
 
     /// Notes something for the trace.
     pub fn note(&mut self, at: Timestamp, what: &str) {
-        if self.trace.len() == TOLD {
+        if self.trace.len() == self.told {
             self.trace.pop_front();
         }
         self.trace.push_back(format!("{}  {what}", at.strftime("%H:%M:%S")));
@@ -119,7 +126,15 @@ impl Watch {
 
     pub fn rename(&mut self, old: &str, new: &str) {
         let launch = self.renamed.get(old).cloned().unwrap_or_else(|| old.to_owned());
+        if !self.machines.contains_key(&launch) {
+            self.strays.insert(new.to_owned());
+        }
         self.renamed.insert(new.to_owned(), launch);
+    }
+
+    /// The record can be told to be ours.
+    pub fn is_ours(&self, agent: &AgentView) -> bool {
+        !self.foreign.contains_key(&agent.id) && !self.strays.contains(&agent.name)
     }
 
     /// Takes in what happened since the last time.
@@ -185,11 +200,16 @@ impl Watch {
                     running: BTreeSet::new(),
                     touched: false,
                 };
+                let pool = machine.pool.clone();
                 self.machines.insert(name.clone(), machine);
+                let there = self.machines.values().filter(|machine| machine.pool == pool).count();
+                self.demand_room(&pool, there);
             }
             Event::ServerDeleted { name, .. } => {
                 if by == By::Hand {
                     self.touch(name);
+                    let of_it = |(record, launch): (&String, &String)| (launch == name).then(|| record.clone());
+                    self.strays.extend(self.renamed.iter().filter_map(of_it));
                 }
                 self.judge_end(name, at);
             }
@@ -234,20 +254,25 @@ impl Watch {
         world.servers().into_iter().filter(ours).collect()
     }
 
-    /// What must hold now. `processes`: how many could have acted since the last time.
-    pub fn check(&mut self, world: &World, processes: usize) {
+    /// Each of two processes may have seen room for all; what is too many then goes, and nothing comes on top of it.
+    fn demand_room(&self, pool: &str, there: usize) {
+        let Some(pool) = self.setup.pools.iter().find(|other| other.name == pool) else { return };
+        let max = pool.max as usize;
+        let allowed = if self.acting > 1 { max * self.acting } else { self.allowed[pool.name].max(max) };
+        self.demand(there <= allowed, || {
+            format!("pool {} has {there} instances, its maximum is {max} (allowed now: {allowed})", pool.name)
+        });
+    }
+
+    /// What must hold now.
+    pub fn check(&mut self, world: &World) {
         self.absorb(world, By::Itself);
         let killed = world.killed_jobs();
         self.demand(killed.is_empty(), || format!("jobs were killed: {killed:?}"));
         for pool in self.setup.pools.clone() {
             let there = Self::servers_of(world, pool.name).len();
-            let max = pool.max as usize;
-            // Each of two may have seen room for all; what is too many then goes, and nothing comes on top of it.
-            let allowed = if processes > 1 { max * processes } else { max.max(self.allowed[pool.name]) };
-            self.demand(there <= allowed, || {
-                format!("pool {} has {there} instances, its maximum is {max} (allowed now: {allowed})", pool.name)
-            });
-            self.allowed.insert(pool.name, there.max(max));
+            self.demand_room(pool.name, there);
+            self.allowed.insert(pool.name, there.max(pool.max as usize));
         }
         for (id, cordoned) in &self.foreign {
             let seen = world.agent(*id);
