@@ -34,6 +34,9 @@ pub struct Memory {
     pub first_contact: BTreeMap<AgentId, Timestamp>,
     /// Agents that the loop has only seen unconnected so far.
     pub unconnected: BTreeSet<AgentId>,
+    /// Names of launches whose agent has not been seen connected yet. An agent that registers itself has no record until
+    /// then, and one that boots between two looks is never seen unconnected.
+    pub awaited: BTreeSet<String>,
     /// Instances that looked as if their record were gone, since when without a break.
     pub without_record: BTreeMap<InstanceId, Timestamp>,
     /// Records that looked as if their instance were gone, since when without a break.

@@ -327,6 +327,7 @@ impl State {
         match &step.action {
             Action::Launch { name, offer } => {
                 self.operating.insert(name.clone());
+                self.memory.awaited.insert(name.to_string());
                 self.in_flight.launches.push(Launching {
                     pool: step.pool.clone(),
                     name: name.clone(),

@@ -42,7 +42,7 @@ impl Memory {
         for agent in &snapshot.agents {
             if agent.last_contact.is_none() {
                 self.unconnected.insert(agent.id);
-            } else if self.unconnected.remove(&agent.id) {
+            } else if self.unconnected.remove(&agent.id) | self.awaited.remove(&agent.name) {
                 self.first_contact.insert(agent.id, now);
                 connected.extend(LaunchName::pool_of(&agent.name, &snapshot.installation));
             }
@@ -72,15 +72,22 @@ impl Memory {
                 Some(agent) => records.contains(&agent),
                 None => names.contains(instance.name.as_str()),
             };
-            if !has_record {
-                self.without_record.entry((*id).clone()).or_insert(now);
-            } else {
+            if has_record {
                 self.without_record.remove(*id);
+            } else {
+                self.without_record.entry((*id).clone()).or_insert(now);
+                if instance.agent.is_none() {
+                    self.awaited.insert(instance.name.to_string());
+                }
             }
         }
         if all_known {
             self.without_record.retain(|id, _| listed.contains_key(id));
             self.record_deleted.retain(|id| listed.contains_key(id));
+            let launching = snapshot.in_flight.launches.iter().map(|launch| launch.name.as_str());
+            let there: BTreeSet<&str> =
+                listed.values().map(|instance| instance.name.as_str()).chain(launching).collect();
+            self.awaited.retain(|name| there.contains(name.as_str()));
         }
         self.see_records_without_instance(snapshot, &listed);
     }

@@ -20,8 +20,7 @@ static BYSTANDER: LazyLock<Dispatch> = LazyLock::new(|| Dispatch::new(tracing_su
 pub fn collect(level: LevelFilter) -> (Log, DefaultGuard) {
     LazyLock::force(&BYSTANDER);
     let log = Log::default();
-    let subscriber =
-        tracing_subscriber::fmt().with_max_level(level).with_writer(log.clone()).with_ansi(false).finish();
+    let subscriber = tracing_subscriber::fmt().with_max_level(level).with_writer(log.clone()).with_ansi(false).finish();
     (log, tracing::subscriber::set_default(subscriber))
 }
 

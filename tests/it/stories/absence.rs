@@ -19,12 +19,13 @@ fn no_answers() -> [AnswerFault; 7] {
 }
 
 async fn with_busy_instances(count: u32) -> Picus {
-    let p = picus().slots(1).start().await;
+    let p = picus().slots(1).set("POLL_INTERVAL", "30s").start().await;
     for _ in 0..count {
-        p.world.push(task("long").takes(minutes(50)));
+        p.world.push(task("long").takes(minutes(18)));
     }
     let all = count as usize;
-    p.live_until("all run", |world| world.agents().iter().filter(|agent| !agent.running.is_empty()).count() == all).await;
+    p.live_until("all run", |world| world.agents().iter().filter(|agent| !agent.running.is_empty()).count() == all)
+        .await;
     p
 }
 
@@ -51,7 +52,7 @@ async fn no_instance_is_deleted_because_the_agents_can_not_be_listed() {
     for fault in no_answers() {
         let p = with_busy_instances(3).await;
         let on = p.world.fault(Fault::on(Endpoint::Agents, fault.clone()));
-        p.live(minutes(25)).await;
+        p.live(minutes(13)).await;
         assert_eq!(p.servers(), 3, "{fault:?}");
         p.world.mend(on);
         p.ends_clean().await;
@@ -79,7 +80,7 @@ async fn no_record_is_deleted_because_the_cloud_can_not_be_listed() {
     for fault in no_answers() {
         let p = with_busy_instances(2).await;
         let on = p.world.fault(Fault::on(Endpoint::Servers, fault.clone()));
-        p.live(minutes(20)).await;
+        p.live(minutes(13)).await;
         assert_eq!((p.servers(), p.world.agents().len()), (2, 2), "{fault:?}");
         p.world.mend(on);
         p.ends_clean().await;

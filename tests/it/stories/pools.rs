@@ -88,11 +88,8 @@ async fn two_accounts_work_side_by_side() {
 #[tokio::test]
 async fn a_pool_whose_cloud_is_down_does_not_hold_up_the_other() {
     // Nobody listens there.
-    let p = picus()
-        .set("POOLS", "first,second")
-        .set("POOL_FIRST_HCLOUD_ENDPOINT", "http://127.0.0.1:9/v1")
-        .start()
-        .await;
+    let p =
+        picus().set("POOLS", "first,second").set("POOL_FIRST_HCLOUD_ENDPOINT", "http://127.0.0.1:9/v1").start().await;
     let build = p.world.push(task("build"));
     p.live(minutes(3)).await;
     assert!(p.is_done(&build), "{}", p.situation());

@@ -116,10 +116,15 @@ async fn a_renamed_agent_stays_ours_and_keeps_its_new_name() {
     assert!(p.world.rename(ours, "the big one"));
     let _ = p.world.take_events();
     p.live_until("all is gone", |world| world.servers().is_empty() && world.agents().is_empty()).await;
-    let cordons: Vec<String> = p.world.take_events().into_iter().filter_map(|happened| match happened.event {
-        Event::Cordoned { name, no_schedule: true, .. } => Some(name),
-        _ => None,
-    }).collect();
+    let cordons: Vec<String> = p
+        .world
+        .take_events()
+        .into_iter()
+        .filter_map(|happened| match happened.event {
+            Event::Cordoned { name, no_schedule: true, .. } => Some(name),
+            _ => None,
+        })
+        .collect();
     assert_eq!(cordons, ["the big one"]);
     p.ends_clean().await;
 }

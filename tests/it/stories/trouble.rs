@@ -12,13 +12,16 @@ use crate::harness::{Picus, hours, kinds, minutes, picus, seconds};
 /// When servers were created since the last time this was asked.
 fn created(p: &Picus) -> Vec<Timestamp> {
     let events = p.world.take_events().into_iter();
-    events.filter(|happened| matches!(happened.event, Event::ServerCreated { .. })).map(|happened| happened.at).collect()
+    events
+        .filter(|happened| matches!(happened.event, Event::ServerCreated { .. }))
+        .map(|happened| happened.at)
+        .collect()
 }
 
 #[tokio::test]
 async fn instances_that_never_connect_are_replaced_at_growing_intervals_and_one_success_ends_it() {
     let (log, _guard) = collect(LevelFilter::INFO);
-    let p = picus().slots(1).max(3).start().await;
+    let p = picus().slots(1).max(3).set("POLL_INTERVAL", "30s").start().await;
     let broken = p.world.fault(Fault::machine(MachineFault::NeverBoots));
     for _ in 0..5 {
         p.world.push(task("build"));
@@ -62,7 +65,9 @@ async fn machines_that_stay_off_or_are_called_something_odd_are_no_riddle() {
 
 #[tokio::test]
 async fn a_cloud_that_refuses_for_a_hundred_passes_is_left_with_no_record() {
-    for code in ["resource_limit_exceeded", "invalid_input", "resource_unavailable", "conflict", "maintenance", "forbidden"] {
+    for code in
+        ["resource_limit_exceeded", "invalid_input", "resource_unavailable", "conflict", "maintenance", "forbidden"]
+    {
         let p = picus().start().await;
         let refusing = p.world.fault(Fault::on(Endpoint::CreateServer, AnswerFault::Refused(code)));
         p.world.push(task("build"));
