@@ -140,7 +140,7 @@ async fn two_processes_end_with_what_one_would_have() {
 
 #[tokio::test]
 async fn two_processes_with_a_minimum_end_with_the_minimum() {
-    let p = picus().min(1).max(2).start().await;
+    let p = picus().min(1).max(2).set("POLL_INTERVAL", "30s").start().await;
     let twin = p.twin().await;
     side_by_side(&p, &twin, 360).await;
     drop(twin);

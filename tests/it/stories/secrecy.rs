@@ -58,7 +58,7 @@ async fn live_with_failures(p: &Picus) -> Vec<String> {
             p.world.fault(Fault::on(endpoint, fault.clone()).times(1));
         }
         p.world.push(task(format!("task-{number}")).takes(minutes(1)));
-        for _ in 0..30 {
+        for _ in 0..15 {
             p.live(seconds(10)).await;
             if number % 4 == 0 {
                 secrets.extend(agent_tokens_unless_broken(p).await);
