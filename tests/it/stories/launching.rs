@@ -213,7 +213,7 @@ async fn own_labels_are_on_the_server_beside_ours() {
 
 #[tokio::test]
 async fn the_minimum_is_kept_and_counts_only_what_can_take_our_work() {
-    let p = picus().min(1).start().await;
+    let p = picus().min(1).set("POLL_INTERVAL", "30s").start().await;
     p.live(hours(1)).await;
     assert_eq!((p.launched(), p.servers()), (1, 1));
     let only = p.ours().agents[0].id;

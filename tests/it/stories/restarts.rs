@@ -6,18 +6,18 @@ use picus::world::{Endpoint, Fault, MachineFault, task};
 use crate::harness::{Picus, hours, kinds, minutes, picus, seconds};
 
 #[tokio::test]
-async fn a_restart_after_every_pass_changes_nothing() {
+async fn restarts_all_the_time_change_nothing() {
     let mut p = picus().start().await;
     let first: Vec<TaskId> = (0..3).map(|_| p.world.push(task("build").takes(minutes(3)))).collect();
-    for _ in 0..40 {
-        p.live(seconds(10)).await;
+    for _ in 0..10 {
+        p.live(seconds(30)).await;
         p.restart().await;
     }
     assert!(first.iter().all(|task| p.is_done(task)), "{}", p.situation());
     // What is idle goes once a process lives long enough to see a drain through: a cordon of a former life is kept
     // until the agent's own time is over, and that is read back from its record.
-    for _ in 0..120 {
-        p.live(seconds(10)).await;
+    for _ in 0..12 {
+        p.live(minutes(1)).await;
         p.restart().await;
     }
     p.ends_clean().await;
@@ -140,7 +140,7 @@ async fn two_processes_end_with_what_one_would_have() {
 
 #[tokio::test]
 async fn two_processes_with_a_minimum_end_with_the_minimum() {
-    let p = picus().min(1).max(2).start().await;
+    let p = picus().min(1).max(2).set("POLL_INTERVAL", "30s").start().await;
     let twin = p.twin().await;
     side_by_side(&p, &twin, 360).await;
     drop(twin);

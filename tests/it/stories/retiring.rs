@@ -66,7 +66,7 @@ async fn an_agent_whose_tasks_can_not_be_read_counts_as_busy() {
     for fault in [AnswerFault::Status(404), AnswerFault::Status(500), AnswerFault::Html, AnswerFault::Empty] {
         let p = with_a_fresh_cordon(None).await;
         let on = p.world.fault(Fault::on(Endpoint::AgentTasks, fault.clone()));
-        p.live(minutes(15)).await;
+        p.live(minutes(5)).await;
         assert_eq!((p.servers(), p.world.agents().len()), (1, 1), "{fault:?}");
         p.world.mend(on);
         p.ends_clean().await;

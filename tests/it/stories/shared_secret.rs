@@ -94,3 +94,32 @@ async fn an_instance_deleted_by_hand_takes_its_record_with_it() {
     assert!(p.world.delete_server_by_hand(&server));
     p.ends_clean().await;
 }
+
+#[tokio::test]
+async fn one_instance_that_connects_ends_a_row_of_failures() {
+    let p = shared().slots(1).max(3).start().await;
+    p.world.fault(Fault::machine(MachineFault::NeverBoots).times(3));
+    for _ in 0..5 {
+        p.world.push(task("build").takes(minutes(10)));
+    }
+    p.live_until("one connects", |world| world.servers().iter().any(|server| server.connected)).await;
+    p.live(seconds(30)).await;
+    assert_eq!(p.servers(), 3, "one success, and the others are launched at once");
+    p.ends_clean().await;
+    assert_eq!(p.launched(), 6);
+}
+
+#[tokio::test]
+async fn an_agent_that_never_worked_is_idle_from_its_first_contact() {
+    let p = shared().world(|world| world.boot_time = minutes(8)).start().await;
+    let build = p.world.push(task("taken by others").takes(hours(1)));
+    p.pass().await;
+    p.world.add_agent(picus::world::agent("office"));
+    p.live_until("it connects", |world| world.servers().iter().any(|server| server.connected)).await;
+    p.live(minutes(9)).await;
+    assert_eq!(p.servers(), 1, "{}", p.situation());
+    p.live(minutes(2)).await;
+    assert_eq!(p.servers(), 0, "{}", p.situation());
+    p.until_done(&[&build]).await;
+    p.ends_clean().await;
+}

@@ -21,7 +21,7 @@ fn created(p: &Picus) -> Vec<Timestamp> {
 #[tokio::test]
 async fn instances_that_never_connect_are_replaced_at_growing_intervals_and_one_success_ends_it() {
     let (log, _guard) = collect(LevelFilter::INFO);
-    let p = picus().slots(1).max(3).start().await;
+    let p = picus().slots(1).max(3).set("POLL_INTERVAL", "30s").start().await;
     let broken = p.world.fault(Fault::machine(MachineFault::NeverBoots));
     for _ in 0..5 {
         p.world.push(task("build"));
