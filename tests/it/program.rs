@@ -10,6 +10,7 @@ mod ending;
 mod killed;
 mod logs;
 mod look;
+mod measured;
 mod start;
 
 use std::collections::BTreeMap;
@@ -26,7 +27,7 @@ use tokio::task::JoinHandle;
 use tokio::time::{Instant, timeout};
 
 /// Longer than anything takes, on a machine that is busy with other things.
-const LONG: Duration = Duration::from_secs(60);
+const LONG: Duration = Duration::from_mins(1);
 /// What is waited for is looked at so often.
 const GLANCE: Duration = Duration::from_millis(20);
 
