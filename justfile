@@ -24,6 +24,11 @@ demo:
 bench:
     cargo bench --locked --bench plan
 
+# What the release build takes while there is nothing to do: five minutes, and the figures of ARCHITECTURE.md.
+at-rest:
+    cargo build --locked --release
+    PROGRAM="$(realpath "${CARGO_TARGET_DIR:-target}")/release/picus" cargo test --locked --test it at_rest_the_program -- --ignored --nocapture
+
 # Writes the settings table of README.md from the registry in the code.
 readme:
     UPDATE_README=1 cargo test --locked settings_table

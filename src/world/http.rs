@@ -53,7 +53,12 @@ pub(super) struct Request<'a> {
 impl Request<'_> {
     /// A parameter of the query; an empty one counts as absent.
     pub(super) fn parameter(&self, name: &str) -> Option<&str> {
-        self.query.iter().find(|(key, value)| key == name && !value.is_empty()).map(|(_, value)| value.as_str())
+        self.parameters(name).next()
+    }
+
+    /// The values of a parameter that may come several times; empty ones count as absent.
+    pub(super) fn parameters(&self, name: &str) -> impl Iterator<Item = &str> {
+        self.query.iter().filter(move |(key, value)| key == name && !value.is_empty()).map(|(_, value)| value.as_str())
     }
 
     /// A parameter of the query as a number from 1 on.

@@ -10,6 +10,7 @@ mod ending;
 mod killed;
 mod logs;
 mod look;
+mod measured;
 mod start;
 
 use std::collections::BTreeMap;
@@ -18,7 +19,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use picus::clock::Clock;
-use picus::world::{World, WorldOptions};
+use picus::world::{Endpoint, World, WorldOptions};
 use rustix::process::{Pid, Signal, kill_process};
 use tokio::io::{AsyncBufReadExt, AsyncRead, BufReader};
 use tokio::process::{Child, Command};
@@ -134,6 +135,13 @@ impl Running {
     /// Waits until it has written this.
     async fn says(&self, what: &str) {
         eventually(&format!("the program says {what:?}"), || self.text().contains(what), || self.text()).await;
+    }
+
+    /// Waits until it has looked at the queue three more times: whatever it was going to do, it has begun.
+    async fn looks(&self, world: &World) {
+        self.says("watching").await;
+        let before = world.calls(Endpoint::Queue);
+        eventually("some passes", || world.calls(Endpoint::Queue) >= before + 3, || self.text()).await;
     }
 
     fn signal(&self, signal: Signal) {

@@ -3,7 +3,7 @@
 
 use serde_json::{Value, json};
 
-use super::catalogue::{IMAGES, LOCATIONS};
+use super::catalogue::{IMAGES, Image, LOCATIONS};
 use super::servers::{Order, Refusal};
 use super::wire::{self, Shared};
 use super::{Resource, Server};
@@ -161,11 +161,13 @@ impl State {
             "server_types" => project.catalogue.types_json(self.now, &sold_out),
             "locations" => LOCATIONS.iter().map(super::catalogue::Location::json).collect(),
             "images" => {
-                let kind = request.parameter("type");
+                // May come several times: any of them.
+                let kinds: Vec<&str> = request.parameters("type").collect();
                 let architecture = request.parameter("architecture");
-                let found = IMAGES.iter().filter(|image| kind.is_none_or(|kind| image.is_of_kind(kind)));
+                let is_of = |image: &Image| kinds.is_empty() || kinds.iter().any(|kind| image.is_of_kind(kind));
+                let found = IMAGES.iter().filter(|image| is_of(image));
                 let found = found.filter(|image| architecture.is_none_or(|wanted| wanted == image.architecture));
-                found.map(super::catalogue::Image::json).collect()
+                found.map(Image::json).collect()
             }
             "ssh_keys" => self.resources_json(Resource::SshKey),
             "networks" => self.resources_json(Resource::Network),

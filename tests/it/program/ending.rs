@@ -28,6 +28,7 @@ async fn a_signal_ends_the_idle_loop_and_instances_stay() {
 
         let next = picus(&world, &["run"]).start();
         eventually("the job runs", || world.task(&job).is_some_and(|task| task.is_running()), || next.text()).await;
+        next.looks(&world).await;
         assert_eq!(next.ends_on(signal, IN_TIME).await.code, Some(0));
         assert_eq!((world.servers().len(), world.agents().len()), (1, 1), "the instance was adopted");
     }
@@ -46,6 +47,7 @@ async fn a_signal_ends_it_while_a_create_call_hangs_and_the_next_start_adopts_wh
 
     let next = picus(&world, &[]).start();
     eventually("the job runs", || world.task(&job).is_some_and(|task| task.is_running()), || next.text()).await;
+    next.looks(&world).await;
     assert_eq!(next.ends_on(Signal::TERM, IN_TIME).await.code, Some(0));
     let left = world.left_behind(&InstallationId("picus".to_owned()));
     assert_eq!((left.servers.len(), left.agents.len()), (1, 1), "{left:?}");

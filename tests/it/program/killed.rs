@@ -36,6 +36,7 @@ async fn a_kill_while_a_create_call_hangs_leaves_what_the_next_start_adopts() {
 
     let next = picus(&world, &[]).start();
     eventually("the job runs", || world.task(&job).is_some_and(|task| task.is_running()), || next.text()).await;
+    next.looks(&world).await;
     assert_eq!(next.ends_on(Signal::TERM, LONG).await.code, Some(0));
     let left = world.left_behind(&InstallationId("picus".to_owned()));
     assert_eq!((left.servers.len(), left.agents.len()), (1, 1), "{left:?}");
@@ -100,8 +101,8 @@ async fn the_loop_with_a_fast_clock() {
 
 /// The clock that began at `began` as it is at `now`.
 fn clock(began: u64, now: u64) -> Clock {
-    let morning: Timestamp = BEGIN.parse().expect("a time");
-    Clock::fast(later(morning, Duration::from_millis(now - began) * SPEED), SPEED)
+    let start: Timestamp = BEGIN.parse().expect("a time");
+    Clock::fast(later(start, Duration::from_millis(now - began) * SPEED), SPEED)
 }
 
 /// Milliseconds of this machine's clock, which both processes have.

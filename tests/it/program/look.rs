@@ -21,10 +21,11 @@ async fn busy_world() -> (World, Program) {
     world.push(task("over-the-maximum").label("type", "cloud"));
     let first = world.push(task("elsewhere").label("type", "cloud").label("platform", "windows/amd64"));
     world.push(task("after-it").label("type", "cloud").needs(&first));
-    world.push(task("covered").label("type", "office"));
+    let offices = world.push(task("at-the-office").label("type", "office"));
     world.add_agent(agent("office").label("type", "office"));
-    // The office's agent is given its task at once; a second one finds it busy, and no pool has its label.
     world.push(task("second").label("type", "office"));
+    let at_work = || world.task(&offices).is_some_and(|task| task.is_running());
+    eventually("the office works", at_work, || format!("{:?}", world.agents())).await;
     (world, settings)
 }
 
@@ -72,7 +73,7 @@ async fn the_plan_says_for_each_task_and_each_machine_what_is_decided_and_why() 
         ("elsewhere", "not ours: pool default: platform is linux/amd64 (the task wants platform=windows/amd64)"),
         ("after-it", "waits for task 3"),
         ("second", "not ours: pool default: type is cloud (the task wants type=office)"),
-        ("picus-default-", "[default] agent 1, instance "),
+        ("[default]", "agent 1, instance "),
     ] {
         let line = ended.out.lines().find(|line| line.contains(of));
         assert!(line.is_some_and(|line| line.contains(told)), "nothing of {told:?} for {of} in\n{}", ended.out);
