@@ -2,7 +2,6 @@
 
 #![expect(
     clippy::expect_used,
-    clippy::unwrap_used,
     clippy::panic,
     clippy::needless_pass_by_value,
     reason = "a failed expectation fails the test, and builders read best with plain values"
