@@ -7,7 +7,7 @@ use std::collections::{BTreeSet, HashMap, HashSet};
 
 use jiff::Timestamp;
 
-use crate::model::action::{TaskDecision, Wait};
+use crate::model::action::{Shared, TaskDecision, Wait};
 use crate::model::ids::{PoolName, TaskId};
 use crate::model::labels::{Labels, Mismatch, effective, fit};
 use crate::model::pool::{Market, Pool};
@@ -32,7 +32,7 @@ pub(super) struct Kind<'a> {
     /// Indices of the pools that could take them, in the order of the settings.
     pub pools: Vec<usize>,
     /// Why the other pools could not.
-    pub mismatches: Vec<(PoolName, Mismatch)>,
+    pub mismatches: Shared<(PoolName, Mismatch)>,
 }
 
 /// Every task of the queue that waits.
@@ -46,7 +46,7 @@ impl<'a> Demand<'a> {
     pub fn new(snapshot: &'a Snapshot) -> Self {
         let queue = &snapshot.queue;
         let mut order: Vec<&Task> = queue.pending.iter().chain(&queue.waiting).collect();
-        order.sort_by_cached_key(|task| (task.created, task.id.0.parse::<u64>().unwrap_or(u64::MAX), task.id.clone()));
+        order.sort_by_cached_key(|task| (task.created, task.id.0.parse::<u64>().unwrap_or(u64::MAX), &task.id));
 
         let waits = waits(snapshot, &order);
         let mut kinds = Kinds::new(snapshot);
@@ -64,7 +64,10 @@ impl<'a> Demand<'a> {
 /// Why each task could not start now, in the order given.
 fn waits(snapshot: &Snapshot, order: &[&Task]) -> Vec<Option<Wait>> {
     let queue = &snapshot.queue;
-    let in_queue: HashSet<&TaskId> = order.iter().copied().chain(&queue.running).map(|task| &task.id).collect();
+    let awaited: HashSet<&TaskId> = order.iter().flat_map(|task| &task.dependencies).collect();
+    let everything = || order.iter().copied().chain(&queue.running).map(|task| &task.id);
+    let in_queue: HashSet<&TaskId> =
+        if awaited.is_empty() { HashSet::new() } else { everything().filter(|id| awaited.contains(id)).collect() };
     let mut waits: Vec<Option<Wait>> = order
         .iter()
         .map(|task| {
@@ -204,7 +207,7 @@ impl<'a> Kinds<'a> {
         }
         let kind = self.found.len();
         self.index.insert(self.scratch.clone(), kind);
-        self.found.push(Kind { labels: &task.labels, pools, mismatches });
+        self.found.push(Kind { labels: &task.labels, pools, mismatches: mismatches.into_iter().collect() });
         kind
     }
 }
