@@ -158,8 +158,9 @@ struct Kinds<'a> {
     pool_labels: Vec<Labels>,
     /// Keys that some agent or pool requires (`!key`): they are compared before anything is ignored.
     required: BTreeSet<String>,
-    index: HashMap<Vec<(&'a str, &'a str)>, usize>,
-    scratch: Vec<(&'a str, &'a str)>,
+    /// By what [`spell`] makes of a task's labels.
+    index: HashMap<Vec<u8>, usize>,
+    scratch: Vec<u8>,
     found: Vec<Kind<'a>>,
 }
 
@@ -188,11 +189,11 @@ impl<'a> Kinds<'a> {
 
     fn of(&mut self, task: &'a Task) -> usize {
         self.scratch.clear();
-        self.scratch.extend(task.labels.relevant());
-        for key in &self.required {
-            if let Some(pair) = task.labels.pair(key) {
-                self.scratch.push(pair);
-            }
+        for pair in task.labels.relevant() {
+            spell(pair, &mut self.scratch);
+        }
+        for pair in self.required.iter().filter_map(|key| task.labels.pair(key)) {
+            spell(pair, &mut self.scratch);
         }
         if let Some(&kind) = self.index.get(self.scratch.as_slice()) {
             return kind;
@@ -209,6 +210,14 @@ impl<'a> Kinds<'a> {
         self.index.insert(self.scratch.clone(), kind);
         self.found.push(Kind { labels: &task.labels, pools, mismatches: mismatches.into_iter().collect() });
         kind
+    }
+}
+
+/// Appends a label; 0xff, which no text has, ends each part. One piece is hashed and compared faster than many.
+fn spell((key, value): (&str, &str), into: &mut Vec<u8>) {
+    for part in [key, value] {
+        into.extend_from_slice(part.as_bytes());
+        into.push(0xff);
     }
 }
 
