@@ -14,7 +14,7 @@ use super::fleet::{Fleet, Machine};
 use super::matching::{Class, Closed, Group, Placed};
 use super::supply::{Supply, stuck_since};
 use crate::model::action::{Action, Hold, MachineState, Reason, Shared, Step, TaskDecision};
-use crate::model::ids::{AgentId, PoolName};
+use crate::model::ids::{AgentId, LaunchName, PoolName};
 use crate::model::memory::Memory;
 use crate::model::snapshot::Snapshot;
 
@@ -99,9 +99,8 @@ impl ScaleUp<'_> {
                 supply.add_undone(drain.labels.clone(), drain.name, index, drain.idle, drain.free);
             }
             if let Some(labels) = &pool.labels {
-                for name in &pool.launches {
-                    supply.add_launch(labels.clone(), name.as_str(), index, pool.pool.slots);
-                }
+                let names = pool.launches.iter().map(LaunchName::as_str);
+                supply.add_launches(labels, names, index, pool.pool.slots);
             }
         }
         supply

@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
 use super::STUCK_AFTER;
 use super::demand::Demand;
-use super::fleet::{AgentKind, Fleet, seen_lately};
+use super::fleet::{AgentKind, Fleet, Machine, seen_lately};
 use super::matching::{Class, Closed, Group, Matching};
 use crate::model::action::{MachineState, Shared, TaskDecision, Wait};
 use crate::model::age;
@@ -44,6 +44,12 @@ struct Holder<'a> {
     startable: u32,
 }
 
+impl<'a> Holder<'a> {
+    fn new(name: &'a str, pool: Option<usize>, slots: u32) -> Self {
+        Self { name, pool, from: From::Standing, spare: false, slots, laid: 0, startable: 0 }
+    }
+}
+
 /// Every slot that is free, or will be soon.
 #[derive(Debug, Clone)]
 pub(super) struct Supply<'a> {
@@ -66,7 +72,7 @@ impl<'a> Supply<'a> {
             let slots = agent.capacity.saturating_sub(running);
             if slots > 0 {
                 let spare = pool.is_some() && running == 0;
-                holders.push(Holder { name, pool, from: From::Standing, spare, slots, laid: 0, startable: 0 });
+                holders.push(Holder { spare, ..Holder::new(name, pool, slots) });
             }
         };
         for agent in snapshot.agents.iter().filter(|agent| !fleet.ours.contains(&agent.id)) {
@@ -90,34 +96,30 @@ impl<'a> Supply<'a> {
                 supply.groups.entry((Class::Now, labels)).or_default().extend(holders);
             }
         }
-        for machine in ours().filter(|machine| machine.state == MachineState::Booting) {
-            let pool = &snapshot.pools[machine.pool];
+        for (index, pool) in snapshot.pools.iter().enumerate() {
+            let booting = |machine: &&Machine<'a>| machine.pool == index && machine.state == MachineState::Booting;
             if let Some(labels) = pool.effective_labels() {
-                supply.add(Class::Booted, labels, machine.name, Some(machine.pool), false, pool.slots);
+                supply.add_launches(&labels, ours().filter(booting).map(|machine| machine.name), index, pool.slots);
             }
         }
         supply
     }
 
-    fn add(&mut self, class: Class, labels: Labels, name: &'a str, pool: Option<usize>, spare: bool, slots: u32) {
-        if slots > 0 {
-            let holder = Holder { name, pool, from: From::Standing, spare, slots, laid: 0, startable: 0 };
-            self.groups.entry((class, labels)).or_default().push(holder);
-        }
-    }
-
     /// Adds the slots of a drain that is undone.
     pub fn add_undone(&mut self, labels: Labels, name: &'a str, pool: usize, idle: bool, slots: u32) {
         if slots > 0 {
-            let holder =
-                Holder { name, pool: Some(pool), from: From::Undone, spare: idle, slots, laid: 0, startable: 0 };
+            let holder = Holder { from: From::Undone, spare: idle, ..Holder::new(name, Some(pool), slots) };
             self.groups.entry((Class::Now, labels)).or_default().push(holder);
         }
     }
 
-    /// Adds the slots of a launch.
-    pub fn add_launch(&mut self, labels: Labels, name: &'a str, pool: usize, slots: u32) {
-        self.add(Class::Booted, labels, name, Some(pool), false, slots);
+    /// Adds the slots of launches.
+    pub fn add_launches(&mut self, labels: &Labels, names: impl Iterator<Item = &'a str>, pool: usize, slots: u32) {
+        let mut names = names.peekable();
+        if slots > 0 && names.peek().is_some() {
+            let holder = |name| Holder::new(name, Some(pool), slots);
+            self.groups.entry((Class::Booted, labels.clone())).or_default().extend(names.map(holder));
+        }
     }
 
     /// What tasks can be laid on: these slots, and `more` that can be had by a step (group, labels, and
