@@ -95,7 +95,8 @@ fn task(number: usize) -> Task {
         pipeline_number: 1,
         concurrency_limit: grouped.then_some(3),
         concurrency_group: if grouped { format!("{repo}/deploy") } else { String::new() },
-        created: now().checked_sub(Duration::from_secs((number / 10) as u64)).ok(),
+        // The server's order is that of creation.
+        created: now().checked_sub(Duration::from_secs(3 * 3600 - (number / 10) as u64)).ok(),
     }
 }
 

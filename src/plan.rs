@@ -149,14 +149,16 @@ fn next_look(snapshot: &Snapshot, plan: &Plan) -> Option<Timestamp> {
         },
         Fate::Step { .. } => None,
     });
-    let tasks = plan.tasks.iter().flat_map(|(_, decision)| match decision {
-        TaskDecision::Held { why } => why.as_slice(),
-        TaskDecision::Covered { .. }
-        | TaskDecision::Booting { .. }
-        | TaskDecision::Uncordoned { .. }
-        | TaskDecision::NotReady { .. }
-        | TaskDecision::NotOurs { .. }
-        | TaskDecision::Stuck { .. } => &[],
+    let tasks = plan.tasks.iter().flat_map(|(_, decision)| -> &[(PoolName, Hold)] {
+        match decision {
+            TaskDecision::Held { why } => why,
+            TaskDecision::Covered { .. }
+            | TaskDecision::Booting { .. }
+            | TaskDecision::Uncordoned { .. }
+            | TaskDecision::NotReady { .. }
+            | TaskDecision::NotOurs { .. }
+            | TaskDecision::Stuck { .. } => &[],
+        }
     });
     let tasks = tasks.filter_map(|(_, hold)| match hold {
         Hold::SoldOut { until } | Hold::Refused { until, .. } | Hold::Trouble { until, .. } => Some(*until),

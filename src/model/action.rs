@@ -5,9 +5,11 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
+use std::ops::Deref;
+use std::sync::Arc;
 
 use jiff::Timestamp;
-use serde::Serialize;
+use serde::{Serialize, Serializer};
 
 use super::ids::{AgentId, InstanceId, LaunchName, PoolName, TaskId};
 use super::instance::OfferKey;
@@ -206,7 +208,7 @@ pub enum TaskDecision {
     /// It could start, is ours, but nothing can be done for it now.
     Held {
         /// What each pool that could take it waits for, in the order of the settings.
-        why: Vec<(PoolName, Hold)>,
+        why: Shared<(PoolName, Hold)>,
     },
     /// It could not start now whatever we do.
     NotReady {
@@ -216,7 +218,7 @@ pub enum TaskDecision {
     /// No pool of ours could take it.
     NotOurs {
         /// Why not, for each pool.
-        why: Vec<(PoolName, Mismatch)>,
+        why: Shared<(PoolName, Mismatch)>,
     },
     /// An idle matching agent is connected but is not given it: nothing is launched for it.
     Stuck {
@@ -225,6 +227,39 @@ pub enum TaskDecision {
         /// The agent.
         agent: String,
     },
+}
+
+/// A list that thousands of decisions have in common; a clone costs next to nothing.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Shared<T>(Arc<[T]>);
+
+impl<T> Deref for Shared<T> {
+    type Target = [T];
+
+    fn deref(&self) -> &[T] {
+        &self.0
+    }
+}
+
+impl<T> FromIterator<T> for Shared<T> {
+    fn from_iter<I: IntoIterator<Item = T>>(items: I) -> Self {
+        Self(items.into_iter().collect())
+    }
+}
+
+impl<'a, T> IntoIterator for &'a Shared<T> {
+    type Item = &'a T;
+    type IntoIter = std::slice::Iter<'a, T>;
+
+    fn into_iter(self) -> Self::IntoIter {
+        self.0.iter()
+    }
+}
+
+impl<T: Serialize> Serialize for Shared<T> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        self.0.serialize(serializer)
+    }
 }
 
 /// What a task waits for that no machine changes.

@@ -43,7 +43,11 @@ impl Labels {
 
     /// Those pairs of a task's labels that matching looks at: not the server's own, not those without a value.
     pub fn relevant(&self) -> impl Iterator<Item = (&str, &str)> {
-        self.iter().filter(|(key, value)| !value.is_empty() && !key.starts_with(INTERNAL_PREFIX))
+        // In order of the keys the server's own stand together, and mostly nothing comes behind them.
+        let internal_to_the_end = self.0.last_key_value().is_some_and(|(key, _)| key.starts_with(INTERNAL_PREFIX));
+        self.iter()
+            .take_while(move |(key, _)| !(internal_to_the_end && key.starts_with(INTERNAL_PREFIX)))
+            .filter(|(key, value)| !value.is_empty() && !key.starts_with(INTERNAL_PREFIX))
     }
 
     /// What an agent with these labels demands of a task (`!key=value`), without the `!`. Allocates nothing.

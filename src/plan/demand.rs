@@ -7,7 +7,7 @@ use std::collections::{BTreeSet, HashMap, HashSet};
 
 use jiff::Timestamp;
 
-use crate::model::action::{TaskDecision, Wait};
+use crate::model::action::{Shared, TaskDecision, Wait};
 use crate::model::ids::{PoolName, TaskId};
 use crate::model::labels::{Labels, Mismatch, effective, fit};
 use crate::model::pool::{Market, Pool};
@@ -32,7 +32,7 @@ pub(super) struct Kind<'a> {
     /// Indices of the pools that could take them, in the order of the settings.
     pub pools: Vec<usize>,
     /// Why the other pools could not.
-    pub mismatches: Vec<(PoolName, Mismatch)>,
+    pub mismatches: Shared<(PoolName, Mismatch)>,
 }
 
 /// Every task of the queue that waits.
@@ -46,7 +46,7 @@ impl<'a> Demand<'a> {
     pub fn new(snapshot: &'a Snapshot) -> Self {
         let queue = &snapshot.queue;
         let mut order: Vec<&Task> = queue.pending.iter().chain(&queue.waiting).collect();
-        order.sort_by_cached_key(|task| (task.created, task.id.0.parse::<u64>().unwrap_or(u64::MAX), task.id.clone()));
+        order.sort_by_cached_key(|task| (task.created, task.id.0.parse::<u64>().unwrap_or(u64::MAX), &task.id));
 
         let waits = waits(snapshot, &order);
         let mut kinds = Kinds::new(snapshot);
@@ -64,7 +64,10 @@ impl<'a> Demand<'a> {
 /// Why each task could not start now, in the order given.
 fn waits(snapshot: &Snapshot, order: &[&Task]) -> Vec<Option<Wait>> {
     let queue = &snapshot.queue;
-    let in_queue: HashSet<&TaskId> = order.iter().copied().chain(&queue.running).map(|task| &task.id).collect();
+    let awaited: HashSet<&TaskId> = order.iter().flat_map(|task| &task.dependencies).collect();
+    let everything = || order.iter().copied().chain(&queue.running).map(|task| &task.id);
+    let in_queue: HashSet<&TaskId> =
+        if awaited.is_empty() { HashSet::new() } else { everything().filter(|id| awaited.contains(id)).collect() };
     let mut waits: Vec<Option<Wait>> = order
         .iter()
         .map(|task| {
@@ -155,8 +158,9 @@ struct Kinds<'a> {
     pool_labels: Vec<Labels>,
     /// Keys that some agent or pool requires (`!key`): they are compared before anything is ignored.
     required: BTreeSet<String>,
-    index: HashMap<Vec<(&'a str, &'a str)>, usize>,
-    scratch: Vec<(&'a str, &'a str)>,
+    /// By what [`spell`] makes of a task's labels.
+    index: HashMap<Vec<u8>, usize>,
+    scratch: Vec<u8>,
     found: Vec<Kind<'a>>,
 }
 
@@ -185,11 +189,11 @@ impl<'a> Kinds<'a> {
 
     fn of(&mut self, task: &'a Task) -> usize {
         self.scratch.clear();
-        self.scratch.extend(task.labels.relevant());
-        for key in &self.required {
-            if let Some(pair) = task.labels.pair(key) {
-                self.scratch.push(pair);
-            }
+        for pair in task.labels.relevant() {
+            spell(pair, &mut self.scratch);
+        }
+        for pair in self.required.iter().filter_map(|key| task.labels.pair(key)) {
+            spell(pair, &mut self.scratch);
         }
         if let Some(&kind) = self.index.get(self.scratch.as_slice()) {
             return kind;
@@ -204,8 +208,16 @@ impl<'a> Kinds<'a> {
         }
         let kind = self.found.len();
         self.index.insert(self.scratch.clone(), kind);
-        self.found.push(Kind { labels: &task.labels, pools, mismatches });
+        self.found.push(Kind { labels: &task.labels, pools, mismatches: mismatches.into_iter().collect() });
         kind
+    }
+}
+
+/// Appends a label; 0xff, which no text has, ends each part. One piece is hashed and compared faster than many.
+fn spell((key, value): (&str, &str), into: &mut Vec<u8>) {
+    for part in [key, value] {
+        into.extend_from_slice(part.as_bytes());
+        into.push(0xff);
     }
 }
 

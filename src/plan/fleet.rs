@@ -17,6 +17,7 @@ use crate::model::{age, later};
 
 /// A record, its instance, or both; or a launch under way.
 #[derive(Debug)]
+#[expect(clippy::struct_excessive_bools, reason = "facts that don't hang together; the state is an enum")]
 pub(super) struct Machine<'a> {
     /// Index of its pool.
     pub pool: usize,
@@ -30,6 +31,8 @@ pub(super) struct Machine<'a> {
     pub in_flight: bool,
     /// Another record of the same name has the instance (a shared secret and a new disk): this one is a leftover.
     pub twin: bool,
+    /// Its agent has the labels that the pool's agents have today, as far as is known.
+    pub fits_pool: bool,
     /// When it was launched, as well as is known.
     pub launched: Timestamp,
     /// Running tasks.
@@ -71,7 +74,9 @@ impl<'a> Fleet<'a> {
         let unlisted_work = running.keys().any(|agent| !records.by_id.contains_key(agent));
         let mut fleet = Self { machines: Vec::new(), running, ours: BTreeSet::new(), unlisted_work };
         for (index, pool) in snapshot.pools.iter().enumerate() {
-            fleet.add_pool(snapshot, memory, index, pool, &records);
+            let listed = matches!(snapshot.instances.get(&pool.account), Some(Listing::Known { .. }));
+            let of = OfPool { snapshot, memory, index, pool, listed, wanted: pool.effective_labels() };
+            fleet.add_pool(&of, &records);
         }
         fleet.machines.sort_by_cached_key(|machine| {
             let instance = machine.instance.map(|instance| &instance.id);
@@ -91,60 +96,36 @@ impl<'a> Fleet<'a> {
         count(self.machines.iter().filter(exists).count())
     }
 
-    fn add_pool(
-        &mut self,
-        snapshot: &'a Snapshot,
-        memory: &Memory,
-        index: usize,
-        pool: &'a Pool,
-        records: &Records<'a>,
-    ) {
-        let listing = snapshot.instances.get(&pool.account);
-        let (listed, instances): (bool, &[Instance]) = match listing {
-            Some(Listing::Known { instances, .. }) => (true, instances),
-            Some(Listing::Unknown { .. }) | None => (false, &[]),
+    fn add_pool(&mut self, of: &OfPool<'a, '_>, records: &Records<'a>) {
+        let OfPool { snapshot, pool, .. } = *of;
+        let instances: &[Instance] = match snapshot.instances.get(&pool.account) {
+            Some(Listing::Known { instances, .. }) => instances,
+            Some(Listing::Unknown { .. }) | None => &[],
         };
         let mut names: BTreeSet<&str> = BTreeSet::new();
         for instance in instances.iter().filter(|instance| instance.pool == pool.name) {
             names.insert(instance.name.as_str());
             let agent = records.of(instance.agent, instance.name.as_str());
-            self.push(
-                snapshot,
-                memory,
-                index,
-                pool,
-                Parts { instance: Some(instance), agent, launching: None, listed, twin: false },
-            );
+            self.push(of, Parts { instance: Some(instance), agent, launching: None, twin: false });
         }
         for launching in snapshot.in_flight.launches.iter().filter(|launch| launch.pool == pool.name) {
             if names.insert(launching.name.as_str()) {
                 let agent = records.of(launching.agent, launching.name.as_str());
-                self.push(
-                    snapshot,
-                    memory,
-                    index,
-                    pool,
-                    Parts { instance: None, agent, launching: Some(launching), listed, twin: false },
-                );
+                self.push(of, Parts { instance: None, agent, launching: Some(launching), twin: false });
             }
         }
         for agent in &snapshot.agents {
             let named_so = LaunchName::parse(&agent.name, &snapshot.installation, &pool.name).is_some();
             if named_so && !self.ours.contains(&agent.id) {
                 let twin = names.contains(agent.name.as_str());
-                self.push(
-                    snapshot,
-                    memory,
-                    index,
-                    pool,
-                    Parts { instance: None, agent: Some(agent), launching: None, listed, twin },
-                );
+                self.push(of, Parts { instance: None, agent: Some(agent), launching: None, twin });
             }
         }
     }
 
-    fn push(&mut self, snapshot: &'a Snapshot, memory: &Memory, index: usize, pool: &Pool, parts: Parts<'a>) {
-        let Parts { instance, agent, launching, listed: _, twin } = parts;
+    fn push(&mut self, of: &OfPool<'a, '_>, parts: Parts<'a>) {
+        let OfPool { snapshot, index, pool, wanted, .. } = of;
+        let Parts { instance, agent, launching, twin } = parts;
         if let Some(agent) = agent {
             self.ours.insert(agent.id);
         }
@@ -167,24 +148,41 @@ impl<'a> Fleet<'a> {
         let running = record.and_then(|record| self.running.get(&record)).copied().unwrap_or(0);
         let in_flight = agent.is_some_and(|agent| snapshot.in_flight.agents.contains(&agent.id))
             || instance.is_some_and(|instance| snapshot.in_flight.instances.contains(&instance.id));
-        let mut state = state(snapshot.now, pool, memory, &parts, launched, running);
+        let mut state = state(of, &parts, launched, running);
         if state == MachineState::Failed && agent.is_none() && instance.is_some() && self.unlisted_work {
             state = MachineState::Busy;
         }
+        let fits_pool = match (agent.filter(|agent| agent.last_contact.is_some()), wanted) {
+            (Some(agent), Some(wanted)) => AgentKind::new(agent, Some(pool)).labels() == *wanted,
+            (Some(_) | None, Some(_) | None) => true,
+        };
         let launching = launching.is_some();
         self.machines.push(Machine {
-            pool: index,
+            pool: *index,
             name,
             instance,
             agent,
             launching,
             in_flight,
             twin,
+            fits_pool,
             launched,
             running,
             state,
         });
     }
+}
+
+/// What the machines of one pool have in common.
+struct OfPool<'a, 'm> {
+    snapshot: &'a Snapshot,
+    memory: &'m Memory,
+    index: usize,
+    pool: &'a Pool,
+    /// The listing is known, so that a missing instance means something.
+    listed: bool,
+    /// The labels that its agents have today.
+    wanted: Option<Labels>,
 }
 
 /// What is known of one machine before its state is.
@@ -193,28 +191,20 @@ struct Parts<'a> {
     instance: Option<&'a Instance>,
     agent: Option<&'a Agent>,
     launching: Option<&'a Launching>,
-    /// The listing is known, so that a missing instance means something.
-    listed: bool,
     /// See [`Machine::twin`].
     twin: bool,
 }
 
-fn state(
-    now: Timestamp,
-    pool: &Pool,
-    memory: &Memory,
-    parts: &Parts<'_>,
-    launched: Timestamp,
-    running: u32,
-) -> MachineState {
+fn state(of: &OfPool<'_, '_>, parts: &Parts<'_>, launched: Timestamp, running: u32) -> MachineState {
+    let now = of.snapshot.now;
     if parts.instance.is_some_and(|instance| instance.state == InstanceState::Deleting) {
         return MachineState::Deleting;
     }
-    let in_time = now < later(launched, pool.boot_timeout);
+    let in_time = now < later(launched, of.pool.boot_timeout);
     let Some(agent) = parts.agent else {
         let record_expected = parts
             .instance
-            .is_some_and(|instance| instance.agent.is_some() || memory.record_deleted.contains(&instance.id));
+            .is_some_and(|instance| instance.agent.is_some() || of.memory.record_deleted.contains(&instance.id));
         return match (running > 0, record_expected, in_time) {
             (true, _, _) => MachineState::Busy,
             (false, true, _) => MachineState::Orphan,
@@ -225,7 +215,7 @@ fn state(
     if parts.twin && running == 0 {
         return MachineState::Orphan;
     }
-    let instance_missing = parts.instance.is_none() && parts.launching.is_none() && parts.listed;
+    let instance_missing = parts.instance.is_none() && parts.launching.is_none() && of.listed;
     if agent.no_schedule && !(instance_missing && running == 0 && !seen_lately(agent, now)) {
         return MachineState::Cordoned;
     }
@@ -248,13 +238,32 @@ pub(super) fn seen_lately(agent: &Agent, now: Timestamp) -> bool {
     agent.last_contact.is_some_and(|last_contact| age(now, last_contact) < SEEN_LATELY)
 }
 
-/// The labels under which the server keeps a connected agent. Where it does not tell an agent's custom labels (before
-/// 3.0), ours have those of their pool; others count as having none.
-pub(super) fn agent_labels(agent: &Agent, pool: Option<&Pool>) -> Labels {
-    match (&agent.custom_labels, pool) {
-        (Some(custom), _) => effective(&agent.platform, &agent.backend, custom, agent.organisation),
-        (None, Some(pool)) => effective(&agent.platform, &agent.backend, &pool.filter_labels, agent.organisation),
-        (None, None) => effective(&agent.platform, &agent.backend, &Labels::default(), agent.organisation),
+/// Everything that the labels come of under which the server keeps a connected agent.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(super) struct AgentKind<'a> {
+    platform: &'a str,
+    backend: &'a str,
+    /// `None`: it counts as having none.
+    custom: Option<&'a Labels>,
+    organisation: Option<i64>,
+}
+
+impl<'a> AgentKind<'a> {
+    /// Where the server does not tell an agent's custom labels (before 3.0), ours have those of their pool; others
+    /// count as having none.
+    pub fn new(agent: &'a Agent, pool: Option<&'a Pool>) -> Self {
+        Self {
+            platform: &agent.platform,
+            backend: &agent.backend,
+            custom: agent.custom_labels.as_ref().or(pool.map(|pool| &pool.filter_labels)),
+            organisation: agent.organisation,
+        }
+    }
+
+    /// The labels.
+    pub fn labels(&self) -> Labels {
+        let none = Labels::default();
+        effective(self.platform, self.backend, self.custom.unwrap_or(&none), self.organisation)
     }
 }
 

@@ -1,12 +1,13 @@
 //! Lays tasks on slots so that as many as possible have one, earlier tasks first.
 //!
-//! Slots are counted by group and tasks by kind, so that the work is in the number of tasks and not in that of slots.
+//! Slots are counted by group, and kinds of tasks that the same groups fit are one, so that the work is in the number of
+//! tasks and not in that of slots or kinds.
 //! A task takes the best group that fits and has a slot left. If none has, tasks that were laid before move to other
 //! groups that fit them, if that frees a slot (an augmenting path). Only then a closed slot is opened: a drain that can
 //! be undone, at last a launch. So what is covered does not depend on who chose first, and slots that were opened and
 //! then exist cover the same tasks again: planning after executing opens nothing more.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, HashMap, VecDeque};
 
 /// What slots a group has, best class first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -67,7 +68,7 @@ pub(super) struct Group {
     pub closed: Closed,
     /// How many drains or launches were opened.
     pub opened: u32,
-    /// Tasks laid here, by kind.
+    /// Tasks laid here, by sort.
     laid: BTreeMap<usize, u32>,
 }
 
@@ -90,24 +91,41 @@ pub(super) enum Placed {
 #[derive(Debug)]
 pub(super) struct Matching {
     pub groups: Vec<Group>,
-    /// By kind: the groups that fit, best first.
-    fits: Vec<Vec<usize>>,
-    /// By kind: entries of `fits` at the front that are full for good.
-    full: Vec<usize>,
-    /// By kind: nothing can be had any more.
-    exhausted: Vec<bool>,
+    /// By kind of task: its sort. Kinds of one sort fit the same groups equally well.
+    sort_of: Vec<usize>,
+    sorts: Vec<Sort>,
+}
+
+/// What is the same for some kinds of tasks.
+#[derive(Debug)]
+struct Sort {
+    /// The groups that fit, best first.
+    fits: Vec<usize>,
+    /// Entries of `fits` at the front that are full for good.
+    full: usize,
+    /// Nothing can be had any more.
+    exhausted: bool,
 }
 
 impl Matching {
+    /// `fits`: by kind, the groups that fit, best first.
     pub fn new(groups: Vec<Group>, fits: Vec<Vec<usize>>) -> Self {
-        let kinds = fits.len();
-        Self { groups, fits, full: vec![0; kinds], exhausted: vec![false; kinds] }
+        let mut known: HashMap<Vec<usize>, usize> = HashMap::new();
+        let mut sorts = Vec::new();
+        let mut sort_of = Vec::with_capacity(fits.len());
+        for fits in fits {
+            let sort = *known.entry(fits).or_insert_with_key(|fits| {
+                sorts.push(Sort { fits: fits.clone(), full: 0, exhausted: false });
+                sorts.len() - 1
+            });
+            sort_of.push(sort);
+        }
+        Self { groups, sort_of, sorts }
     }
 
     /// The best group for a kind that has an open slot left.
     pub fn best(&mut self, kind: usize) -> Option<usize> {
-        let fits = &self.fits[kind];
-        let full = &mut self.full[kind];
+        let Sort { fits, full, .. } = &mut self.sorts[self.sort_of[kind]];
         // Open slots only become fewer, except where some can still be opened.
         while let Some(group) = fits.get(*full).map(|&group| &self.groups[group])
             && group.free == 0
@@ -120,16 +138,17 @@ impl Matching {
 
     /// Lays a task of this kind. `None`: there is no slot to be had for it.
     pub fn place(&mut self, kind: usize) -> Option<Placed> {
-        if self.exhausted[kind] {
+        let sort = self.sort_of[kind];
+        if self.sorts[sort].exhausted {
             return None;
         }
         if let Some(group) = self.best(kind) {
             self.groups[group].free -= 1;
-            *self.groups[group].laid.entry(kind).or_default() += 1;
+            *self.groups[group].laid.entry(sort).or_default() += 1;
             return Some(self.placed_in(group));
         }
-        let placed = self.make_room(kind);
-        self.exhausted[kind] = placed.is_none();
+        let placed = self.make_room(sort);
+        self.sorts[sort].exhausted = placed.is_none();
         placed
     }
 
@@ -138,13 +157,13 @@ impl Matching {
         self.groups[group].free = self.groups[group].free.saturating_sub(1);
     }
 
-    /// How many tasks of each kind are laid on each group, best first.
-    pub fn laid(&self) -> Vec<VecDeque<(usize, u32)>> {
-        let on = |kind: usize, group: usize| self.groups[group].laid.get(&kind).copied().unwrap_or(0);
-        let of_kind = |(kind, fits): (usize, &Vec<usize>)| {
-            fits.iter().map(|&group| (group, on(kind, group))).filter(|&(_, tasks)| tasks > 0).collect()
+    /// Gives each task that was placed its group: to be asked in the order in which they were placed.
+    pub fn hand_out(&self) -> HandOut<'_> {
+        let on = |sort: usize, group: usize| self.groups[group].laid.get(&sort).copied().unwrap_or(0);
+        let of_sort = |(sort, Sort { fits, .. }): (usize, &Sort)| {
+            fits.iter().map(|&group| (group, on(sort, group))).filter(|&(_, tasks)| tasks > 0).collect()
         };
-        self.fits.iter().enumerate().map(of_kind).collect()
+        HandOut { sort_of: &self.sort_of, left: self.sorts.iter().enumerate().map(of_sort).collect() }
     }
 
     fn placed_in(&self, group: usize) -> Placed {
@@ -156,20 +175,20 @@ impl Matching {
 
     /// Looks through every group that could be reached by moving tasks, nearest first: one with an open slot, else a
     /// drain to undo, else a launch.
-    fn make_room(&mut self, kind: usize) -> Option<Placed> {
-        // How each group was reached: the kind that would move there, and from where (`None`: the new task).
-        let mut reached: BTreeMap<usize, (usize, Option<usize>)> = BTreeMap::new();
-        let mut seen_kinds = vec![false; self.fits.len()];
-        let mut queue = VecDeque::from([(kind, None)]);
-        seen_kinds[kind] = true;
+    fn make_room(&mut self, sort: usize) -> Option<Placed> {
+        // How each group was reached: the sort that would move there, and from where (`None`: the new task).
+        let mut reached: Vec<Option<(usize, Option<usize>)>> = vec![None; self.groups.len()];
+        let mut seen = vec![false; self.sorts.len()];
+        let mut queue = VecDeque::from([(sort, None)]);
+        seen[sort] = true;
         let mut openable: Option<(Class, usize)> = None;
         let mut end = None;
         'search: while let Some((mover, from)) = queue.pop_front() {
-            for &group in &self.fits[mover] {
-                if reached.contains_key(&group) {
+            for &group in &self.sorts[mover].fits {
+                if reached[group].is_some() {
                     continue;
                 }
-                reached.insert(group, (mover, from));
+                reached[group] = Some((mover, from));
                 let Group { class, free, closed, laid, .. } = &self.groups[group];
                 if *free > 0 {
                     end = Some(group);
@@ -179,7 +198,7 @@ impl Matching {
                     openable = Some((*class, group));
                 }
                 for &other in laid.keys() {
-                    if !std::mem::replace(&mut seen_kinds[other], true) {
+                    if !std::mem::replace(&mut seen[other], true) {
                         queue.push_back((other, Some(group)));
                     }
                 }
@@ -194,7 +213,7 @@ impl Matching {
         let mut group = end?;
         let placed = self.placed_in(group);
         self.groups[group].free -= 1;
-        while let Some(&(mover, from)) = reached.get(&group) {
+        while let Some((mover, from)) = reached[group] {
             *self.groups[group].laid.entry(mover).or_default() += 1;
             let Some(from) = from else { break };
             if let Some(tasks) = self.groups[from].laid.get_mut(&mover) {
@@ -206,5 +225,27 @@ impl Matching {
             group = from;
         }
         Some(placed)
+    }
+}
+
+/// What [`Matching::hand_out`] gives.
+#[derive(Debug)]
+pub(super) struct HandOut<'m> {
+    sort_of: &'m [usize],
+    /// By sort: groups and how many tasks they have left, best first.
+    left: Vec<VecDeque<(usize, u32)>>,
+}
+
+impl HandOut<'_> {
+    /// The group of the next task of this kind.
+    pub fn next(&mut self, kind: usize) -> Option<usize> {
+        let left = &mut self.left[self.sort_of[kind]];
+        let (group, tasks) = left.front_mut()?;
+        let group = *group;
+        *tasks -= 1;
+        if *tasks == 0 {
+            left.pop_front();
+        }
+        Some(group)
     }
 }

@@ -10,13 +10,12 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use self::pool::{Names, PoolUp, Undo};
 use super::count;
 use super::demand::Demand;
-use super::fleet::{Fleet, Machine, agent_labels};
+use super::fleet::{Fleet, Machine};
 use super::matching::{Class, Closed, Group, Placed};
 use super::supply::{Supply, stuck_since};
-use crate::model::action::{Action, MachineState, Reason, Step, TaskDecision};
-use crate::model::ids::AgentId;
+use crate::model::action::{Action, Hold, MachineState, Reason, Shared, Step, TaskDecision};
+use crate::model::ids::{AgentId, LaunchName, PoolName};
 use crate::model::memory::Memory;
-use crate::model::pool::Pool;
 use crate::model::snapshot::Snapshot;
 
 /// What scaling up decided.
@@ -100,9 +99,8 @@ impl ScaleUp<'_> {
                 supply.add_undone(drain.labels.clone(), drain.name, index, drain.idle, drain.free);
             }
             if let Some(labels) = &pool.labels {
-                for name in &pool.launches {
-                    supply.add_launch(labels.clone(), name.as_str(), index, pool.pool.slots);
-                }
+                let names = pool.launches.iter().map(LaunchName::as_str);
+                supply.add_launches(labels, names, index, pool.pool.slots);
             }
         }
         supply
@@ -169,10 +167,14 @@ impl ScaleUp<'_> {
 
     /// Says for tasks of ours that nothing could be had for what each pool waits for.
     pub fn explain(&self, demand: &Demand<'_>, decisions: &mut [TaskDecision]) {
+        let mut of_kind: Vec<Option<Shared<(PoolName, Hold)>>> = vec![None; demand.kinds.len()];
         for (waiting, decision) in demand.tasks.iter().zip(decisions) {
             if let TaskDecision::Held { why } = decision {
-                let pools = demand.kinds[waiting.kind].pools.iter().map(|&index| &self.pools[index]);
-                *why = pools.map(|pool| (pool.pool.name.clone(), pool.hold().clone())).collect();
+                let explanation = of_kind[waiting.kind].get_or_insert_with(|| {
+                    let pools = demand.kinds[waiting.kind].pools.iter().map(|&index| &self.pools[index]);
+                    pools.map(|pool| (pool.pool.name.clone(), pool.hold().clone())).collect()
+                });
+                why.clone_from(explanation);
             }
         }
     }
@@ -188,9 +190,7 @@ pub(super) fn is_usable(snapshot: &Snapshot, machine: &Machine<'_>) -> bool {
     !machine.in_flight
         && match machine.state {
             MachineState::Booting => true,
-            MachineState::Busy | MachineState::Idle => {
-                machine.connected(snapshot.now) && takes_our_work(&snapshot.pools[machine.pool], machine)
-            }
+            MachineState::Busy | MachineState::Idle => machine.connected(snapshot.now) && machine.fits_pool,
             MachineState::Cordoned
             | MachineState::Lost
             | MachineState::Failed
@@ -203,12 +203,4 @@ pub(super) fn is_usable(snapshot: &Snapshot, machine: &Machine<'_>) -> bool {
 pub(super) fn usable(snapshot: &Snapshot, fleet: &Fleet<'_>, pool: usize) -> u32 {
     let counts = |machine: &&Machine<'_>| machine.pool == pool && is_usable(snapshot, machine);
     count(fleet.machines.iter().filter(counts).count())
-}
-
-/// Its agent has the labels that the pool's agents have today.
-fn takes_our_work(pool: &Pool, machine: &Machine<'_>) -> bool {
-    match (machine.agent, pool.effective_labels()) {
-        (Some(agent), Some(wanted)) if agent.last_contact.is_some() => agent_labels(agent, Some(pool)) == wanted,
-        (Some(_) | None, Some(_) | None) => true,
-    }
 }

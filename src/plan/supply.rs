@@ -9,9 +9,9 @@ use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
 use super::STUCK_AFTER;
 use super::demand::Demand;
-use super::fleet::{Fleet, agent_labels, seen_lately};
+use super::fleet::{AgentKind, Fleet, Machine, seen_lately};
 use super::matching::{Class, Closed, Group, Matching};
-use crate::model::action::{MachineState, TaskDecision, Wait};
+use crate::model::action::{MachineState, Shared, TaskDecision, Wait};
 use crate::model::age;
 use crate::model::agent::Agent;
 use crate::model::ids::{AgentId, PoolName, TaskId};
@@ -44,6 +44,12 @@ struct Holder<'a> {
     startable: u32,
 }
 
+impl<'a> Holder<'a> {
+    fn new(name: &'a str, pool: Option<usize>, slots: u32) -> Self {
+        Self { name, pool, from: From::Standing, spare: false, slots, laid: 0, startable: 0 }
+    }
+}
+
 /// Every slot that is free, or will be soon.
 #[derive(Debug, Clone)]
 pub(super) struct Supply<'a> {
@@ -55,56 +61,65 @@ pub(super) struct Supply<'a> {
 impl<'a> Supply<'a> {
     pub fn new(snapshot: &'a Snapshot, fleet: &Fleet<'a>) -> Self {
         let mut supply = Self { groups: BTreeMap::new(), later: BTreeMap::new() };
+        // Many agents, few kinds of them: their labels are put together once a kind.
+        let mut kinds: HashMap<AgentKind<'a>, (Vec<Holder<'a>>, u32)> = HashMap::new();
         let awaited = awaited(snapshot);
-        let mut connected = |agent: &'a Agent, name: &'a str, labels: Labels, pool: Option<usize>| {
+        let mut connected = |agent: &'a Agent, name: &'a str, pool: Option<usize>| {
             let running = fleet.running.get(&agent.id).copied().unwrap_or(0);
-            if let Some(awaited) = awaited.get(&agent.id) {
-                *supply.later.entry(labels.clone()).or_default() += awaited;
+            let kind = AgentKind::new(agent, pool.map(|pool| &snapshot.pools[pool]));
+            let (holders, later) = kinds.entry(kind).or_default();
+            *later += awaited.get(&agent.id).copied().unwrap_or(0);
+            let slots = agent.capacity.saturating_sub(running);
+            if slots > 0 {
+                let spare = pool.is_some() && running == 0;
+                holders.push(Holder { spare, ..Holder::new(name, pool, slots) });
             }
-            let spare = pool.is_some() && running == 0;
-            supply.add(Class::Now, labels, name, pool, spare, agent.capacity.saturating_sub(running));
         };
         for agent in snapshot.agents.iter().filter(|agent| !fleet.ours.contains(&agent.id)) {
             if !agent.no_schedule && seen_lately(agent, snapshot.now) {
-                connected(agent, &agent.name, agent_labels(agent, None), None);
+                connected(agent, &agent.name, None);
             }
         }
         let ready = |state| matches!(state, MachineState::Busy | MachineState::Idle);
         let ours = || fleet.machines.iter().filter(|machine| !machine.in_flight && !machine.twin);
         for machine in ours().filter(|machine| ready(machine.state) && machine.connected(snapshot.now)) {
             if let Some(agent) = machine.agent {
-                let labels = agent_labels(agent, Some(&snapshot.pools[machine.pool]));
-                connected(agent, machine.name, labels, Some(machine.pool));
+                connected(agent, machine.name, Some(machine.pool));
             }
         }
-        for machine in ours().filter(|machine| machine.state == MachineState::Booting) {
-            let pool = &snapshot.pools[machine.pool];
+        for (kind, (holders, later)) in kinds {
+            let labels = kind.labels();
+            if later > 0 {
+                *supply.later.entry(labels.clone()).or_default() += later;
+            }
+            if !holders.is_empty() {
+                supply.groups.entry((Class::Now, labels)).or_default().extend(holders);
+            }
+        }
+        for (index, pool) in snapshot.pools.iter().enumerate() {
+            let booting = |machine: &&Machine<'a>| machine.pool == index && machine.state == MachineState::Booting;
             if let Some(labels) = pool.effective_labels() {
-                supply.add(Class::Booted, labels, machine.name, Some(machine.pool), false, pool.slots);
+                supply.add_launches(&labels, ours().filter(booting).map(|machine| machine.name), index, pool.slots);
             }
         }
         supply
     }
 
-    fn add(&mut self, class: Class, labels: Labels, name: &'a str, pool: Option<usize>, spare: bool, slots: u32) {
-        if slots > 0 {
-            let holder = Holder { name, pool, from: From::Standing, spare, slots, laid: 0, startable: 0 };
-            self.groups.entry((class, labels)).or_default().push(holder);
-        }
-    }
-
     /// Adds the slots of a drain that is undone.
     pub fn add_undone(&mut self, labels: Labels, name: &'a str, pool: usize, idle: bool, slots: u32) {
         if slots > 0 {
-            let holder =
-                Holder { name, pool: Some(pool), from: From::Undone, spare: idle, slots, laid: 0, startable: 0 };
+            let holder = Holder { from: From::Undone, spare: idle, ..Holder::new(name, Some(pool), slots) };
             self.groups.entry((Class::Now, labels)).or_default().push(holder);
         }
     }
 
-    /// Adds the slots of a launch.
-    pub fn add_launch(&mut self, labels: Labels, name: &'a str, pool: usize, slots: u32) {
-        self.add(Class::Booted, labels, name, Some(pool), false, slots);
+    /// Adds the slots of launches.
+    pub fn add_launches(&mut self, labels: &Labels, names: impl Iterator<Item = &'a str>, pool: usize, slots: u32) {
+        let mut names = names.peekable();
+        if slots > 0 && names.peek().is_some() {
+            let holder = |name| Holder::new(name, Some(pool), slots);
+            self.groups.entry((Class::Booted, labels.clone())).or_default().extend(names.map(holder));
+        }
     }
 
     /// What tasks can be laid on: these slots, and `more` that can be had by a step (group, labels, and
@@ -146,7 +161,8 @@ impl<'a> Supply<'a> {
                 matching.place(waiting.kind).map_or(Outcome::None, |_| Outcome::Laid)
             })
             .collect();
-        let mut laid = matching.laid();
+        let mut hand_out = matching.hand_out();
+        let none = Shared::from_iter([]);
         let mut decisions = Vec::with_capacity(demand.tasks.len());
         for (waiting, outcome) in demand.tasks.iter().zip(outcomes) {
             let kind = &demand.kinds[waiting.kind];
@@ -156,16 +172,15 @@ impl<'a> Supply<'a> {
                     TaskDecision::Stuck { since, agent: groups[group].last_name().to_owned() }
                 }
                 (Outcome::Laid, _) => {
-                    let group = next_group(&mut laid[waiting.kind]);
-                    group.and_then(|group| groups[group].take(matching.groups[group].class, snapshot)).unwrap_or(
-                        // A task was laid on each of them, so there is one.
-                        TaskDecision::Held { why: Vec::new() },
-                    )
+                    let group = hand_out.next(waiting.kind);
+                    let taken = group.and_then(|group| groups[group].take(matching.groups[group].class, snapshot));
+                    // It was laid on a group, so there is one.
+                    taken.unwrap_or_else(|| TaskDecision::Held { why: none.clone() })
                 }
                 (Outcome::None | Outcome::Waits, _) if kind.pools.is_empty() => {
                     TaskDecision::NotOurs { why: kind.mismatches.clone() }
                 }
-                (Outcome::None | Outcome::Waits, _) => TaskDecision::Held { why: Vec::new() },
+                (Outcome::None | Outcome::Waits, _) => TaskDecision::Held { why: none.clone() },
             });
         }
         Laid { decisions, matching, groups, later: self.later }
@@ -217,16 +232,6 @@ fn rank(groups: &[Group], seen: &[(&Labels, Option<usize>)], demand: &Demand<'_>
         fitting.into_iter().map(|(index, _)| index).collect()
     };
     fits.into_iter().map(best_first).collect()
-}
-
-fn next_group(laid: &mut std::collections::VecDeque<(usize, u32)>) -> Option<usize> {
-    let (group, tasks) = laid.front_mut()?;
-    let group = *group;
-    *tasks -= 1;
-    if *tasks == 0 {
-        laid.pop_front();
-    }
-    Some(group)
 }
 
 /// What becomes of one task.

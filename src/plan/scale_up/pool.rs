@@ -5,7 +5,6 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use jiff::Timestamp;
 
-use super::takes_our_work;
 use crate::model::action::{Hold, MachineState};
 use crate::model::ids::{AgentId, LaunchName};
 use crate::model::labels::Labels;
@@ -14,7 +13,7 @@ use crate::model::memory::{Memory, pause_after};
 use crate::model::pool::{Billing, Market, Offer, Pool};
 use crate::model::snapshot::{Listing, Snapshot};
 use crate::plan::count;
-use crate::plan::fleet::{Fleet, agent_labels};
+use crate::plan::fleet::{AgentKind, Fleet};
 use crate::plan::scale_down::closing_window;
 
 /// Gives out launch names that nothing has yet.
@@ -226,10 +225,10 @@ fn drains<'a>(snapshot: &'a Snapshot, memory: &Memory, fleet: &Fleet<'a>, index:
                 agent: agent.id,
                 name: machine.name,
                 record: &agent.name,
-                labels: agent_labels(agent, Some(pool)),
+                labels: AgentKind::new(agent, Some(pool)).labels(),
                 free: machine.free(),
                 idle: machine.running == 0,
-                usable: takes_our_work(pool, machine),
+                usable: machine.fits_pool,
                 launched: machine.launched,
                 undo: None,
             })
