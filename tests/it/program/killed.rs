@@ -101,8 +101,8 @@ async fn the_loop_with_a_fast_clock() {
 
 /// The clock that began at `began` as it is at `now`.
 fn clock(began: u64, now: u64) -> Clock {
-    let start: Timestamp = BEGIN.parse().expect("a time");
-    Clock::fast(later(start, Duration::from_millis(now - began) * SPEED), SPEED)
+    let morning: Timestamp = BEGIN.parse().expect("a time");
+    Clock::fast(later(morning, Duration::from_millis(now - began) * SPEED), SPEED)
 }
 
 /// Milliseconds of this machine's clock, which both processes have.
