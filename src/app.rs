@@ -148,6 +148,7 @@ impl App {
                 Err(error) => error,
             };
             tracing::warn!("waiting for the Woodpecker server: {error}");
+            self.reconciler.unanswered();
             self.clock.sleep(pauses.next().unwrap_or(Duration::from_secs(30))).await;
         }
     }

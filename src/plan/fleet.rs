@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use jiff::Timestamp;
 
-use super::{LISTING_LAG, SEEN_LATELY, count};
+use super::{AGENTS_RETURN, LISTING_LAG, SEEN_LATELY, count};
 use crate::model::action::MachineState;
 use crate::model::agent::Agent;
 use crate::model::ids::{AgentId, LaunchName};
@@ -28,10 +28,14 @@ pub(super) struct Machine<'a> {
     pub launching: bool,
     /// Another operation on it is under way.
     pub in_flight: bool,
+    /// That operation undoes its drain.
+    pub undone: bool,
     /// Another record of the same name has the instance (a shared secret and a new disk): this one is a leftover.
     pub twin: bool,
     /// When it was launched, as well as is known.
     pub launched: Timestamp,
+    /// When its boot is given up.
+    pub boots_until: Timestamp,
     /// Running tasks.
     pub running: u32,
     pub state: MachineState,
@@ -107,7 +111,8 @@ impl<'a> Fleet<'a> {
         let mut names: BTreeSet<&str> = BTreeSet::new();
         for instance in instances.iter().filter(|instance| instance.pool == pool.name) {
             names.insert(instance.name.as_str());
-            let agent = records.of(instance.agent, instance.name.as_str());
+            let seen = memory.records.get(&instance.id).copied();
+            let agent = records.of(instance.agent, instance.name.as_str(), seen);
             self.push(
                 snapshot,
                 memory,
@@ -118,7 +123,7 @@ impl<'a> Fleet<'a> {
         }
         for launching in snapshot.in_flight.launches.iter().filter(|launch| launch.pool == pool.name) {
             if names.insert(launching.name.as_str()) {
-                let agent = records.of(launching.agent, launching.name.as_str());
+                let agent = records.of(launching.agent, launching.name.as_str(), None);
                 self.push(
                     snapshot,
                     memory,
@@ -167,10 +172,16 @@ impl<'a> Fleet<'a> {
         let running = record.and_then(|record| self.running.get(&record)).copied().unwrap_or(0);
         let in_flight = agent.is_some_and(|agent| snapshot.in_flight.agents.contains(&agent.id))
             || instance.is_some_and(|instance| snapshot.in_flight.instances.contains(&instance.id));
-        let mut state = state(snapshot.now, pool, memory, &parts, launched, running);
-        if state == MachineState::Failed && agent.is_none() && instance.is_some() && self.unlisted_work {
+        let boots_until = boots_until(pool, memory, launched);
+        let mut state = state(snapshot.now, memory, &parts, boots_until, running);
+        if state == MachineState::Failed
+            && agent.is_none()
+            && let Some(instance) = instance
+            && (self.unlisted_work || may_be_renamed(snapshot, memory, pool, instance, boots_until))
+        {
             state = MachineState::Busy;
         }
+        let undone = agent.is_some_and(|agent| snapshot.in_flight.undone.contains(&agent.id));
         let launching = launching.is_some();
         self.machines.push(Machine {
             pool: index,
@@ -179,8 +190,10 @@ impl<'a> Fleet<'a> {
             agent,
             launching,
             in_flight,
+            undone,
             twin,
             launched,
+            boots_until,
             running,
             state,
         });
@@ -199,18 +212,20 @@ struct Parts<'a> {
     twin: bool,
 }
 
-fn state(
-    now: Timestamp,
-    pool: &Pool,
-    memory: &Memory,
-    parts: &Parts<'_>,
-    launched: Timestamp,
-    running: u32,
-) -> MachineState {
+/// A machine that was launched before an outage of the server could not connect before its end.
+fn boots_until(pool: &Pool, memory: &Memory, launched: Timestamp) -> Timestamp {
+    let in_time = later(launched, pool.boot_timeout);
+    match memory.watch.returned {
+        Some(returned) if launched < returned => in_time.max(later(returned, AGENTS_RETURN)),
+        Some(_) | None => in_time,
+    }
+}
+
+fn state(now: Timestamp, memory: &Memory, parts: &Parts<'_>, boots_until: Timestamp, running: u32) -> MachineState {
     if parts.instance.is_some_and(|instance| instance.state == InstanceState::Deleting) {
         return MachineState::Deleting;
     }
-    let in_time = now < later(launched, pool.boot_timeout);
+    let in_time = now < boots_until;
     let Some(agent) = parts.agent else {
         let record_expected = parts
             .instance
@@ -241,6 +256,41 @@ fn state(
         Some(_) if seen_lately(agent, now) => MachineState::Idle,
         Some(_) => MachineState::Lost,
     }
+}
+
+/// Whether somebody may have renamed this instance or its record: with the shared secret only the name links the two. A
+/// connected agent with the pool's labels that belongs to nothing and was made while this instance booted may be its.
+fn may_be_renamed(
+    snapshot: &Snapshot,
+    memory: &Memory,
+    pool: &Pool,
+    instance: &Instance,
+    boots_until: Timestamp,
+) -> bool {
+    let names_an_instance = |agent: &Agent| {
+        let listings = snapshot.instances.values();
+        let mut instances = listings.flat_map(|listing| match listing {
+            Listing::Known { instances, .. } => instances.as_slice(),
+            Listing::Unknown { .. } => &[],
+        });
+        instances.any(|other| {
+            other.agent == Some(agent.id)
+                || other.name.as_str() == agent.name
+                || memory.records.get(&other.id) == Some(&agent.id)
+        }) || snapshot.in_flight.launches.iter().any(|launch| launch.name.as_str() == agent.name)
+    };
+    let booted_then = |agent: &Agent| {
+        // Two clocks: the provider's and the server's.
+        later(agent.created, SEEN_LATELY) >= instance.created && agent.created <= later(boots_until, SEEN_LATELY)
+    };
+    let labels = pool.effective_labels();
+    instance.agent.is_none()
+        && snapshot.agents.iter().any(|agent| {
+            seen_lately(agent, snapshot.now)
+                && booted_then(agent)
+                && labels.as_ref().is_none_or(|labels| agent_labels(agent, Some(pool)) == *labels)
+                && !names_an_instance(agent)
+        })
 }
 
 /// Whether an agent was heard of lately.
@@ -277,11 +327,11 @@ impl<'a> Records<'a> {
         Self { by_id: agents.iter().map(|agent| (agent.id, agent)).collect(), by_name }
     }
 
-    /// The record that an instance names, else the one that has its name.
-    fn of(&self, id: Option<AgentId>, name: &str) -> Option<&'a Agent> {
+    /// The record that an instance names, else the one that has its name, else the one that was seen to have it.
+    fn of(&self, id: Option<AgentId>, name: &str, seen: Option<AgentId>) -> Option<&'a Agent> {
         match id {
             Some(id) => self.by_id.get(&id).copied(),
-            None => self.by_name.get(name).copied(),
+            None => self.by_name.get(name).or_else(|| self.by_id.get(&seen?)).copied(),
         }
     }
 }

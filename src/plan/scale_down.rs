@@ -10,7 +10,7 @@ use jiff::Timestamp;
 
 use super::fleet::{Fleet, Machine, seen_lately};
 use super::scale_up::{is_usable, usable};
-use super::{CORDON_SETTLES, LISTING_LAG, PERIOD_MARGIN, RECORD_ABSENCE};
+use super::{AGENTS_RETURN, CORDON_SETTLES, LISTING_LAG, PERIOD_MARGIN, RECORD_ABSENCE, RUNS_SHOW, WORK_SHOWS};
 use crate::model::action::{Action, Fate, Keep, MachineDecision, MachineState, Reason, Step};
 use crate::model::agent::Agent;
 use crate::model::ids::AgentId;
@@ -132,9 +132,7 @@ impl Judge<'_> {
         }
         match (machine.state, machine.agent) {
             (MachineState::Deleting, _) => Verdict::Keep(Keep::Deleting),
-            (MachineState::Booting, _) => {
-                Verdict::Keep(Keep::Boots { until: later(machine.launched, pool.boot_timeout) })
-            }
+            (MachineState::Booting, _) => Verdict::Keep(Keep::Boots { until: machine.boots_until }),
             (MachineState::Busy, _) => Verdict::Keep(Keep::Busy),
             (MachineState::Failed, agent) => never_connected(machine, agent),
             (MachineState::Lost, Some(agent)) => self.lost(machine, pool, agent),
@@ -180,7 +178,9 @@ impl Judge<'_> {
 
     /// The last time it worked, by its record or as the loop saw it; else its first contact, else its launch.
     fn idle_since(&self, machine: &Machine<'_>, agent: &Agent) -> Timestamp {
-        let first_contact = self.memory.first_contact.get(&agent.id).copied().unwrap_or(machine.launched);
+        let first_contact = self.memory.first_contact.get(&agent.id).copied();
+        // With the shared secret the record is made at the first contact, else before the instance is.
+        let first_contact = first_contact.unwrap_or(machine.launched.max(agent.created));
         let worked = agent.last_work.unwrap_or(Timestamp::MIN);
         let seen_busy = self.memory.seen_busy.get(&agent.id).copied().unwrap_or(Timestamp::MIN);
         first_contact.max(worked).max(seen_busy).min(self.now())
@@ -201,7 +201,7 @@ impl Judge<'_> {
             return Verdict::Keep(Keep::Settling { until: settled });
         }
         if agent.last_contact.is_none() {
-            let until = later(machine.launched, pool.boot_timeout);
+            let until = machine.boots_until;
             return if self.now() < until {
                 Verdict::Keep(Keep::Boots { until })
             } else {
@@ -216,12 +216,39 @@ impl Judge<'_> {
             Err(_) if cordon.ours => Reason::Idle { since: self.idle_since(machine, agent) },
             Err(_) => return Verdict::Keep(Keep::CordonedByOthers),
         };
+        let until = self.shows_its_runs(machine, agent);
+        if self.now() < until {
+            return Verdict::Keep(Keep::MayWork { until });
+        }
+        if let Some(instance) = machine.instance
+            && !machine.connected(self.now())
+            && self.is_named(agent)
+        {
+            // The dead machine makes room; its record goes once the task runs elsewhere.
+            let Instance { id, name, .. } = instance;
+            let action = Action::DeleteInstance { instance: id.clone(), name: name.clone(), agent: Some(agent.id) };
+            return Verdict::Do(action, reason);
+        }
         Verdict::Do(retire(machine, agent, true), reason)
+    }
+
+    /// From when on an agent without running tasks works on nothing: a server that was away may have forgotten its runs,
+    /// which go on all the same.
+    fn shows_its_runs(&self, machine: &Machine<'_>, agent: &Agent) -> Timestamp {
+        let watch = &self.memory.watch;
+        let after = |at: Option<Timestamp>, wait| at.map_or(Timestamp::MIN, |at| later(at.min(self.now()), wait));
+        let back = if machine.connected(self.now()) {
+            after(watch.returned, RUNS_SHOW)
+        } else {
+            after(watch.since, AGENTS_RETURN)
+        };
+        after(agent.last_work, WORK_SHOWS).max(back)
     }
 
     fn lost(&self, machine: &Machine<'_>, pool: &Pool, agent: &Agent) -> Verdict {
         let last_contact = agent.last_contact.unwrap_or(machine.launched);
-        let until = later(last_contact, pool.boot_timeout);
+        let watched = self.memory.watch.since.map_or(Timestamp::MIN, |since| later(since, AGENTS_RETURN));
+        let until = later(last_contact, pool.boot_timeout).max(watched);
         if self.now() < until {
             return Verdict::Keep(Keep::LostLately { until });
         }
@@ -238,19 +265,21 @@ impl Judge<'_> {
         if self.now() < until {
             return Verdict::Keep(Keep::MissingLately { until });
         }
+        if self.is_named(agent) {
+            return Verdict::Keep(Keep::Named);
+        }
         let action = Action::Retire { agent: agent.id, name: agent.name.clone(), instance: None, cordoned: false };
         Verdict::Do(action, Reason::InstanceGone)
     }
 
+    /// A task that came back to the queue names the record on which it ran.
+    fn is_named(&self, agent: &Agent) -> bool {
+        let queue = &self.snapshot.queue;
+        queue.pending.iter().chain(&queue.waiting).any(|task| task.agent == Some(agent.id))
+    }
+
     fn instance_without_record(&self, machine: &Machine<'_>, pool: &Pool, instance: &Instance) -> Verdict {
-        let delete = Verdict::Do(
-            Action::DeleteInstance {
-                instance: instance.id.clone(),
-                name: instance.name.clone(),
-                agent: instance.agent,
-            },
-            Reason::RecordGone,
-        );
+        let delete = Verdict::Do(delete(instance), Reason::RecordGone);
         if self.memory.record_deleted.contains(&instance.id) {
             return delete;
         }
@@ -279,17 +308,14 @@ fn never_connected(machine: &Machine<'_>, agent: Option<&Agent>) -> Verdict {
     let reason = Reason::NeverConnected { launched: machine.launched };
     match (agent, machine.instance) {
         (Some(agent), _) => Verdict::Do(retire(machine, agent, false), reason),
-        (None, Some(instance)) => Verdict::Do(
-            Action::DeleteInstance {
-                instance: instance.id.clone(),
-                name: instance.name.clone(),
-                agent: instance.agent,
-            },
-            reason,
-        ),
+        (None, Some(instance)) => Verdict::Do(delete(instance), reason),
         // A launch that no listing has shown within the boot timeout; the loop forgets it.
         (None, None) => Verdict::Keep(Keep::InFlight),
     }
+}
+
+fn delete(instance: &Instance) -> Action {
+    Action::DeleteInstance { instance: instance.id.clone(), name: instance.name.clone(), agent: instance.agent }
 }
 
 fn retire(machine: &Machine<'_>, agent: &Agent, cordoned: bool) -> Action {

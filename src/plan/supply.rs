@@ -7,10 +7,10 @@
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
-use super::STUCK_AFTER;
 use super::demand::Demand;
-use super::fleet::{Fleet, agent_labels, seen_lately};
+use super::fleet::{Fleet, Machine, agent_labels, seen_lately};
 use super::matching::{Class, Closed, Group, Matching};
+use super::{PASSED_OVER, STUCK_AFTER, WORK_SHOWS};
 use crate::model::action::{MachineState, TaskDecision, Wait};
 use crate::model::age;
 use crate::model::agent::Agent;
@@ -53,13 +53,20 @@ pub(super) struct Supply<'a> {
 }
 
 impl<'a> Supply<'a> {
-    pub fn new(snapshot: &'a Snapshot, fleet: &Fleet<'a>) -> Self {
+    pub fn new(snapshot: &'a Snapshot, memory: &Memory, fleet: &Fleet<'a>) -> Self {
         let mut supply = Self { groups: BTreeMap::new(), later: BTreeMap::new() };
         let awaited = awaited(snapshot);
+        let mut passed_over = memory.passed_over.values().map(|since| age(snapshot.now, *since));
+        let doubtful = passed_over.any(|time| (PASSED_OVER..STUCK_AFTER).contains(&time));
+        let worked_lately =
+            |agent: &Agent| agent.last_work.is_some_and(|last_work| age(snapshot.now, last_work) < WORK_SHOWS);
         let mut connected = |agent: &'a Agent, name: &'a str, labels: Labels, pool: Option<usize>| {
             let running = fleet.running.get(&agent.id).copied().unwrap_or(0);
             if let Some(awaited) = awaited.get(&agent.id) {
                 *supply.later.entry(labels.clone()).or_default() += awaited;
+            }
+            if doubtful && worked_lately(agent) {
+                return;
             }
             let spare = pool.is_some() && running == 0;
             supply.add(Class::Now, labels, name, pool, spare, agent.capacity.saturating_sub(running));
@@ -70,8 +77,9 @@ impl<'a> Supply<'a> {
             }
         }
         let ready = |state| matches!(state, MachineState::Busy | MachineState::Idle);
-        let ours = || fleet.machines.iter().filter(|machine| !machine.in_flight && !machine.twin);
-        for machine in ours().filter(|machine| ready(machine.state) && machine.connected(snapshot.now)) {
+        let ours = || fleet.machines.iter().filter(|machine| (!machine.in_flight || machine.undone) && !machine.twin);
+        let ready = |machine: &&Machine<'_>| ready(machine.state) || machine.undone;
+        for machine in ours().filter(ready).filter(|machine| machine.connected(snapshot.now)) {
             if let Some(agent) = machine.agent {
                 let labels = agent_labels(agent, Some(&snapshot.pools[machine.pool]));
                 connected(agent, machine.name, labels, Some(machine.pool));
