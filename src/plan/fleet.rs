@@ -28,8 +28,6 @@ pub(super) struct Machine<'a> {
     pub launching: bool,
     /// Another operation on it is under way.
     pub in_flight: bool,
-    /// That operation undoes its drain.
-    pub undone: bool,
     /// Another record of the same name has the instance (a shared secret and a new disk): this one is a leftover.
     pub twin: bool,
     /// When it was launched, as well as is known.
@@ -45,6 +43,11 @@ impl Machine<'_> {
     /// It was heard of lately.
     pub fn connected(&self, now: Timestamp) -> bool {
         self.agent.is_some_and(|agent| seen_lately(agent, now))
+    }
+
+    /// The operation on it that is under way undoes its drain.
+    pub fn undone(&self, snapshot: &Snapshot) -> bool {
+        self.agent.is_some_and(|agent| snapshot.in_flight.undone.contains(&agent.id))
     }
 
     /// Slots that nothing runs on.
@@ -181,7 +184,6 @@ impl<'a> Fleet<'a> {
         {
             state = MachineState::Busy;
         }
-        let undone = agent.is_some_and(|agent| snapshot.in_flight.undone.contains(&agent.id));
         let launching = launching.is_some();
         self.machines.push(Machine {
             pool: index,
@@ -190,7 +192,6 @@ impl<'a> Fleet<'a> {
             agent,
             launching,
             in_flight,
-            undone,
             twin,
             launched,
             boots_until,

@@ -188,11 +188,11 @@ impl ScaleUp<'_> {
 /// Whether a machine counts for its pool's minimum: it can take work of its scope, now or once booted.
 pub(super) fn is_usable(snapshot: &Snapshot, machine: &Machine<'_>) -> bool {
     let works = || machine.connected(snapshot.now) && takes_our_work(&snapshot.pools[machine.pool], machine);
-    (!machine.in_flight || machine.undone)
+    (!machine.in_flight || machine.undone(snapshot))
         && match machine.state {
             MachineState::Booting => true,
             MachineState::Busy | MachineState::Idle => works(),
-            MachineState::Cordoned if machine.undone => works(),
+            MachineState::Cordoned if machine.undone(snapshot) => works(),
             MachineState::Cordoned
             | MachineState::Lost
             | MachineState::Failed

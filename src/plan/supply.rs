@@ -77,8 +77,10 @@ impl<'a> Supply<'a> {
             }
         }
         let ready = |state| matches!(state, MachineState::Busy | MachineState::Idle);
-        let ours = || fleet.machines.iter().filter(|machine| (!machine.in_flight || machine.undone) && !machine.twin);
-        let ready = |machine: &&Machine<'_>| ready(machine.state) || machine.undone;
+        let ours = || {
+            fleet.machines.iter().filter(|machine| (!machine.in_flight || machine.undone(snapshot)) && !machine.twin)
+        };
+        let ready = |machine: &&Machine<'_>| ready(machine.state) || machine.undone(snapshot);
         for machine in ours().filter(ready).filter(|machine| machine.connected(snapshot.now)) {
             if let Some(agent) = machine.agent {
                 let labels = agent_labels(agent, Some(&snapshot.pools[machine.pool]));

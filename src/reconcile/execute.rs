@@ -200,14 +200,13 @@ impl Reconciler {
     ) -> Result<(), Failure> {
         if let Some(agent) = agent {
             match self.0.woodpecker.agent(agent).await {
-                Err(woodpecker::Error::NotFound { .. }) => {}
                 Ok(record) if !record.no_schedule || self.heard_of_lately(&record) => {
                     return Err(Failure::Changed("its record is there after all"));
                 }
                 Ok(_) if !self.0.woodpecker.agent_tasks(agent).await?.is_empty() => {
                     return Err(Failure::Changed("it has a task"));
                 }
-                Ok(_) => {}
+                Ok(_) | Err(woodpecker::Error::NotFound { .. }) => {}
                 Err(error) => return Err(error.into()),
             }
         } else {
