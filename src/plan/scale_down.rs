@@ -13,12 +13,13 @@ use super::scale_up::{is_usable, usable};
 use super::{AGENTS_RETURN, CORDON_SETTLES, LISTING_LAG, PERIOD_MARGIN, RECORD_ABSENCE, RUNS_SHOW, WORK_SHOWS};
 use crate::model::action::{Action, Fate, Keep, MachineDecision, MachineState, Reason, Step};
 use crate::model::agent::Agent;
-use crate::model::ids::AgentId;
+use crate::model::ids::{AgentId, LaunchName};
 use crate::model::instance::Instance;
 use crate::model::later;
 use crate::model::memory::Memory;
 use crate::model::pool::{Billing, Pool};
 use crate::model::snapshot::{Listing, Snapshot};
+use crate::model::task::Task;
 
 /// What scaling down decided.
 #[derive(Debug)]
@@ -223,8 +224,10 @@ impl Judge<'_> {
         if let Some(instance) = machine.instance
             && !machine.connected(self.now())
             && self.is_named(agent)
+            && LaunchName::parse(&agent.name, &self.snapshot.installation, &pool.name).is_some()
         {
-            // The dead machine makes room; its record goes once the task runs elsewhere.
+            // The dead machine makes room; its record goes once the task runs elsewhere. One that was renamed would not be
+            // known as ours any more.
             let Instance { id, name, .. } = instance;
             let action = Action::DeleteInstance { instance: id.clone(), name: name.clone(), agent: Some(agent.id) };
             return Verdict::Do(action, reason);
@@ -272,10 +275,12 @@ impl Judge<'_> {
         Verdict::Do(action, Reason::InstanceGone)
     }
 
-    /// A task that came back to the queue names the record on which it ran.
+    /// A task that came back to the queue names the record on which it ran, and the server is one that would answer
+    /// nothing about the queue without that record: before 3.16, when tasks got their time of creation.
     fn is_named(&self, agent: &Agent) -> bool {
         let queue = &self.snapshot.queue;
-        queue.pending.iter().chain(&queue.waiting).any(|task| task.agent == Some(agent.id))
+        let names = |task: &Task| task.agent == Some(agent.id) && task.created.is_none();
+        queue.pending.iter().chain(&queue.waiting).any(names)
     }
 
     fn instance_without_record(&self, machine: &Machine<'_>, pool: &Pool, instance: &Instance) -> Verdict {

@@ -12,7 +12,7 @@ use super::demand::Demand;
 use super::fleet::{Fleet, Machine, agent_labels};
 use super::matching::{Class, Closed, Group, Placed};
 use super::scale_down::closing_window;
-use super::supply::{Supply, stuck_since};
+use super::supply::{Doubt, Supply, stuck_since};
 use crate::model::action::{Action, Hold, MachineState, Reason, Step, TaskDecision};
 use crate::model::ids::{AgentId, LaunchName};
 use crate::model::labels::Labels;
@@ -413,6 +413,7 @@ fn drains<'a>(snapshot: &'a Snapshot, memory: &Memory, fleet: &Fleet<'a>, index:
     let pool = &snapshot.pools[index];
     let ours = |agent: AgentId| memory.cordons.get(&agent).is_some_and(|cordon| cordon.ours);
     let listed = matches!(snapshot.instances.get(&pool.account), Some(Listing::Known { .. }));
+    let doubt = Doubt::new(snapshot, memory);
     let mut drains: Vec<Drain<'a>> = fleet
         .machines
         .iter()
@@ -425,7 +426,7 @@ fn drains<'a>(snapshot: &'a Snapshot, memory: &Memory, fleet: &Fleet<'a>, index:
                 name: machine.name,
                 record: &agent.name,
                 labels: agent_labels(agent, Some(pool)),
-                free: machine.free(),
+                free: if doubt.about(agent) { 0 } else { machine.free() },
                 idle: machine.running == 0,
                 usable: takes_our_work(pool, machine),
                 launched: machine.launched,

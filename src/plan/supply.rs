@@ -56,16 +56,13 @@ impl<'a> Supply<'a> {
     pub fn new(snapshot: &'a Snapshot, memory: &Memory, fleet: &Fleet<'a>) -> Self {
         let mut supply = Self { groups: BTreeMap::new(), later: BTreeMap::new() };
         let awaited = awaited(snapshot);
-        let mut passed_over = memory.passed_over.values().map(|since| age(snapshot.now, *since));
-        let doubtful = passed_over.any(|time| (PASSED_OVER..STUCK_AFTER).contains(&time));
-        let worked_lately =
-            |agent: &Agent| agent.last_work.is_some_and(|last_work| age(snapshot.now, last_work) < WORK_SHOWS);
+        let doubt = Doubt::new(snapshot, memory);
         let mut connected = |agent: &'a Agent, name: &'a str, labels: Labels, pool: Option<usize>| {
             let running = fleet.running.get(&agent.id).copied().unwrap_or(0);
             if let Some(awaited) = awaited.get(&agent.id) {
                 *supply.later.entry(labels.clone()).or_default() += awaited;
             }
-            if doubtful && worked_lately(agent) {
+            if doubt.about(agent) {
                 return;
             }
             let spare = pool.is_some() && running == 0;
@@ -179,6 +176,26 @@ impl<'a> Supply<'a> {
             });
         }
         Laid { decisions, matching, groups, later: self.later }
+    }
+}
+
+/// Whether slots that look free may be taken by runs that a restarted server forgot.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Doubt {
+    now: jiff::Timestamp,
+    passed_over: bool,
+}
+
+impl Doubt {
+    pub fn new(snapshot: &Snapshot, memory: &Memory) -> Self {
+        let mut passed_over = memory.passed_over.values().map(|since| age(snapshot.now, *since));
+        let passed_over = passed_over.any(|time| (PASSED_OVER..STUCK_AFTER).contains(&time));
+        Self { now: snapshot.now, passed_over }
+    }
+
+    /// A task is passed over, and this agent worked a moment ago.
+    pub fn about(self, agent: &Agent) -> bool {
+        self.passed_over && agent.last_work.is_some_and(|last_work| age(self.now, last_work) < WORK_SHOWS)
     }
 }
 

@@ -121,9 +121,10 @@ fn with_the_shared_secret_idle_time_counts_from_the_first_contact_too() {
     ");
 }
 
-/// A task of the queue names the record of that agent, on which it ran before.
+/// A task of the queue of a 3.15 server names the record of that agent, on which it ran before.
 fn came_back_from(mut world: World, agent: AgentId) -> World {
-    world.snapshot.queue.pending[0].agent = Some(agent);
+    let task = &mut world.snapshot.queue.pending[0];
+    (task.agent, task.created) = (Some(agent), None);
     world
 }
 
@@ -134,6 +135,19 @@ fn a_record_that_a_task_of_the_queue_names_is_not_deleted() {
     launch new1 cx23:nbg1: tasks: 1
     task 1: boots new1 (p1)
     a is orphan: kept, named by a task
+    ");
+}
+
+#[test]
+fn since_3_16_a_record_may_go_before_its_task_runs_elsewhere() {
+    let gone = world().pool(pool().max(1)).with(record("a").id(7).missing_for("5m")).with(task("1"));
+    let mut world = came_back_from(gone, AgentId(7));
+    world.snapshot.queue.pending[0].created = Some(ago("20m"));
+    assert_snapshot!(world.plan(), @r"
+    launch new1 cx23:nbg1: tasks: 1
+    delete record of a (never mind the cordon): instance gone
+    task 1: boots new1 (p1)
+    a is orphan: retire
     ");
 }
 
