@@ -162,6 +162,7 @@ impl App {
                 return Err(StartError::Refused(error.to_string()));
             }
             tracing::warn!("waiting for the Woodpecker server: {error}");
+            self.reconciler.unanswered();
             self.clock.sleep(pauses.next().unwrap_or(Duration::from_secs(30))).await;
         }
     }

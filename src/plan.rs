@@ -45,6 +45,18 @@ pub const RECORD_ABSENCE: Duration = Duration::from_mins(1);
 /// After a cordon a slot that was polling may still be given one task, and a heartbeat (every 10 s) that had read the
 /// record before may write the flag back: only what is seen after this counts.
 pub const CORDON_SETTLES: Duration = Duration::from_secs(10);
+/// An agent at work moves its `last_work` at least so often: it extends its runs every 20 s, and the server writes that
+/// down once a minute (`updateAgentLastWorkDelay`). A server that was restarted knows nothing of runs that go on, so this
+/// is all that shows them.
+pub const WORK_SHOWS: Duration = Duration::from_secs(90);
+/// The server gives a task to a free slot within a second. If it does not for so long, the slots of agents that worked a
+/// moment ago are not taken for free: a server that was restarted knows nothing of what they run.
+pub const PASSED_OVER: Duration = Duration::from_secs(30);
+/// After an outage of the server an agent that is connected again has extended its runs within this.
+pub const RUNS_SHOW: Duration = Duration::from_mins(1);
+/// After an outage of the server agents come back within this: their process gives up after two minutes without a
+/// connection (`WOODPECKER_RETRY_TIMEOUT`) and is started again at most a minute later.
+pub const AGENTS_RETURN: Duration = Duration::from_mins(3);
 /// A task that an idle, connected, matching agent is not given for so long is stuck.
 pub const STUCK_AFTER: Duration = Duration::from_mins(5);
 /// A paid period's last minutes, in which an idle instance is retired: cordon, settle, two readings and the deletion
@@ -58,7 +70,7 @@ pub const DRAIN_TAKES: Duration = Duration::from_secs(20);
 pub fn plan(snapshot: &Snapshot, memory: &Memory) -> Plan {
     let fleet = fleet::Fleet::new(snapshot, memory);
     let demand = demand::Demand::new(snapshot);
-    let supply = supply::Supply::new(snapshot, &fleet);
+    let supply = supply::Supply::new(snapshot, memory, &fleet);
     let up = scale_up::scale_up(snapshot, memory, &fleet, &demand, &supply);
 
     // Every task is laid on what will be there, so that the next plan says the same.
@@ -136,12 +148,14 @@ fn next_look(snapshot: &Snapshot, plan: &Plan) -> Option<Timestamp> {
             | Keep::IdleUntil { until }
             | Keep::PaidUntil { until }
             | Keep::Settling { until }
+            | Keep::MayWork { until }
             | Keep::MissingLately { until }
             | Keep::LostLately { until } => Some(*until),
             Keep::Busy
             | Keep::Needed
             | Keep::Minimum
             | Keep::CordonedByOthers
+            | Keep::Named
             | Keep::ListingUnknown
             | Keep::InstanceNotListed
             | Keep::InFlight

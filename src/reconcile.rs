@@ -23,15 +23,16 @@ mod remember;
 mod report;
 pub mod run;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use jiff::Timestamp;
 use tokio::sync::{Notify, Semaphore};
 use tokio_util::task::TaskTracker;
 
 use crate::clock::Clock;
 use crate::model::action::Plan;
-use crate::model::ids::LaunchName;
+use crate::model::ids::{InstanceId, LaunchName};
 use crate::model::memory::Memory;
 use crate::model::pool::AccountId;
 use crate::model::snapshot::{InFlight, Snapshot};
@@ -71,6 +72,8 @@ struct State {
     in_flight: InFlight,
     /// Launches whose operation still runs; the others in `in_flight` wait for a listing to show them.
     operating: BTreeSet<LaunchName>,
+    /// Instances whose deletion was tried a moment ago, and until when it is not tried again.
+    resting: BTreeMap<InstanceId, Timestamp>,
     listings: observe::Listings,
     agents: observe::AgentsSeen,
     market: market::Stalls,
@@ -123,7 +126,11 @@ impl Reconciler {
     pub async fn pass(&self) -> Pass {
         let looked = self.look().await;
         match &looked {
-            Pass::Skipped { why } => self.state().said.skipped(why),
+            Pass::Skipped { why } => {
+                let mut state = self.state();
+                state.said.skipped(why);
+                state.memory.watch.failed(self.0.clock.now());
+            }
             Pass::Done { snapshot, plan } => {
                 let mut state = self.state();
                 let State { said, memory, .. } = &mut *state;
@@ -157,6 +164,11 @@ impl Reconciler {
         self.list(&decided.stale, crate::plan::LISTING_FRESH).await;
         let (snapshot, decided) = self.decide(&woodpecker);
         Pass::Done { snapshot: Box::new(snapshot), plan: Box::new(decided) }
+    }
+
+    /// The server could not be asked: what it will say at first may leave out what happened meanwhile.
+    pub fn unanswered(&self) {
+        self.state().memory.watch.failed(self.0.clock.now());
     }
 
     /// Waits until everything that was begun has ended.

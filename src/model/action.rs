@@ -95,13 +95,14 @@ pub enum Action {
         /// The record must still be cordoned. `false` for one that never connected or has no process any more.
         cordoned: bool,
     },
-    /// Delete an instance whose record is gone, after asking the server once more for the record.
+    /// Delete an instance whose record is gone, or stays for now because the machine is dead and a task in the queue names
+    /// its record. The server is asked once more for the record.
     DeleteInstance {
         /// The machine.
         instance: InstanceId,
         /// Its name.
         name: LaunchName,
-        /// The record that must be gone. `None`: look for a record of its name.
+        /// The record that must be gone, or cordoned and without contact. `None`: look for a record of its name.
         agent: Option<AgentId>,
     },
 }
@@ -413,6 +414,14 @@ pub enum Keep {
         /// When that is long enough.
         until: Timestamp,
     },
+    /// It worked a moment ago, or the server was away a moment ago: what it works on may not show yet.
+    MayWork {
+        /// When it would have shown.
+        until: Timestamp,
+    },
+    /// A task in the queue names its record, on which it ran before: servers before 3.16 answer nothing about the queue
+    /// once such a record is gone.
+    Named,
     /// Cordoned by somebody else.
     CordonedByOthers,
     /// The provider's listing is unknown.
@@ -535,6 +544,10 @@ impl fmt::Display for Keep {
             Self::Needed => f.write_str("tasks that wait need it"),
             Self::Minimum => f.write_str("kept for the minimum"),
             Self::Settling { until } => write!(f, "cordoned just now, looked at again at {until:.0}"),
+            Self::MayWork { until } => {
+                write!(f, "may be at work without the server knowing, looked at again at {until:.0}")
+            }
+            Self::Named => f.write_str("a task that came back from it is still in the queue"),
             Self::CordonedByOthers => f.write_str("cordoned, and not by this process"),
             Self::ListingUnknown => f.write_str("what instances there are is not known"),
             Self::InstanceNotListed => f.write_str("connected, though the provider does not list its instance"),

@@ -11,8 +11,8 @@ use serde::Serialize;
 
 use super::ids::{AgentId, InstanceId, LaunchName, PoolName, TaskId};
 use super::instance::OfferKey;
-use super::later;
 use super::pool::AccountId;
+use super::{age, later};
 
 /// A sold-out offer is left alone for so long: stock changes within minutes, and a try costs two calls.
 pub const SOLD_OUT_PAUSE: Duration = Duration::from_mins(10);
@@ -22,6 +22,9 @@ pub const REFUSAL_PAUSE: Duration = Duration::from_mins(5);
 pub const FIRST_PAUSE: Duration = Duration::from_mins(1);
 /// Longest of those pauses.
 pub const LONGEST_PAUSE: Duration = Duration::from_hours(1);
+
+/// From so long on it is an outage that the server could not be read: agents count as connected for as long.
+pub const OUTAGE: Duration = Duration::from_mins(1);
 
 /// What the process remembers.
 #[derive(Debug, Clone, Default)]
@@ -50,6 +53,45 @@ pub struct Memory {
     pub troubles: BTreeMap<PoolName, Trouble>,
     /// Number of the next launch name; starts at a random number for each process.
     pub next_launch: u64,
+    /// Instances whose labels name no record (the shared secret), and the record that was seen to have their name: it
+    /// stays theirs when somebody renames one of the two.
+    pub records: BTreeMap<InstanceId, AgentId>,
+    /// How well the server could be watched.
+    pub watch: Watch,
+}
+
+/// How well the server could be watched: what has not been heard of during an outage is not lost, and what has begun
+/// before it may not show yet.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Watch {
+    /// The last look that succeeded. `None`: there was none.
+    pub last: Option<Timestamp>,
+    /// A look failed since.
+    pub blind: bool,
+    /// Since when looks have followed one another. `None`: there was none.
+    pub since: Option<Timestamp>,
+    /// When the last outage ended. `None`: this process has seen none.
+    pub returned: Option<Timestamp>,
+}
+
+impl Watch {
+    /// A look failed, at `now`.
+    pub fn failed(&mut self, now: Timestamp) {
+        self.blind = true;
+        // At the start nothing was seen before.
+        self.last = self.last.or(Some(now));
+    }
+
+    /// A look succeeded, at `now`.
+    pub fn succeeded(&mut self, now: Timestamp) {
+        if self.blind && self.last.is_some_and(|last| age(now, last) >= OUTAGE) {
+            self.returned = Some(now);
+            self.since = Some(now);
+        }
+        self.since = self.since.or(Some(now));
+        self.last = Some(now);
+        self.blind = false;
+    }
 }
 
 /// An agent that is not given new tasks.
@@ -128,4 +170,37 @@ impl Memory {
 #[must_use]
 pub fn pause_after(failures: u32) -> Duration {
     FIRST_PAUSE.saturating_mul(1 << failures.min(10)).min(LONGEST_PAUSE)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_outage_is_a_gap_with_failed_looks() {
+        let start: Timestamp = "2026-12-01T12:00:00Z".parse().unwrap();
+        for (gap, failed, outage) in [(59, true, false), (60, true, true), (300, false, false)] {
+            let mut watch = Watch::default();
+            watch.succeeded(start);
+            assert_eq!((watch.since, watch.returned), (Some(start), None));
+            if failed {
+                watch.failed(later(start, Duration::from_secs(10)));
+            }
+            let back = later(start, Duration::from_secs(gap));
+            watch.succeeded(back);
+            assert_eq!(watch.returned, outage.then_some(back), "{gap} s");
+            assert_eq!(watch.since, Some(if outage { back } else { start }));
+        }
+    }
+
+    #[test]
+    fn a_server_that_is_waited_for_at_the_start_has_had_an_outage() {
+        let start: Timestamp = "2026-12-01T12:00:00Z".parse().unwrap();
+        let mut watch = Watch::default();
+        watch.failed(start);
+        let back = later(start, Duration::from_mins(20));
+        watch.failed(back);
+        watch.succeeded(back);
+        assert_eq!(watch.returned, Some(back));
+    }
 }

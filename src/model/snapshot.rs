@@ -69,6 +69,8 @@ pub struct InFlight {
     pub launches: Vec<Launching>,
     /// Agents on which an operation runs (cordon, uncordon, retire, delete of the record).
     pub agents: BTreeSet<AgentId>,
+    /// Those of them whose drain is being undone: their slots are there again.
+    pub undone: BTreeSet<AgentId>,
     /// Instances on which an operation runs.
     pub instances: BTreeSet<InstanceId>,
 }

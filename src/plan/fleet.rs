@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use jiff::Timestamp;
 
-use super::{LISTING_LAG, SEEN_LATELY, count};
+use super::{AGENTS_RETURN, LISTING_LAG, SEEN_LATELY, count};
 use crate::model::action::MachineState;
 use crate::model::agent::Agent;
 use crate::model::ids::{AgentId, LaunchName};
@@ -35,6 +35,8 @@ pub(super) struct Machine<'a> {
     pub fits_pool: bool,
     /// When it was launched, as well as is known.
     pub launched: Timestamp,
+    /// When its boot is given up.
+    pub boots_until: Timestamp,
     /// Running tasks.
     pub running: u32,
     pub state: MachineState,
@@ -44,6 +46,11 @@ impl Machine<'_> {
     /// It was heard of lately.
     pub fn connected(&self, now: Timestamp) -> bool {
         self.agent.is_some_and(|agent| seen_lately(agent, now))
+    }
+
+    /// The operation on it that is under way undoes its drain.
+    pub fn undone(&self, snapshot: &Snapshot) -> bool {
+        self.agent.is_some_and(|agent| snapshot.in_flight.undone.contains(&agent.id))
     }
 
     /// Slots that nothing runs on.
@@ -97,7 +104,7 @@ impl<'a> Fleet<'a> {
     }
 
     fn add_pool(&mut self, of: &OfPool<'a, '_>, records: &Records<'a>) {
-        let OfPool { snapshot, pool, .. } = *of;
+        let OfPool { snapshot, memory, pool, .. } = *of;
         let instances: &[Instance] = match snapshot.instances.get(&pool.account) {
             Some(Listing::Known { instances, .. }) => instances,
             Some(Listing::Unknown { .. }) | None => &[],
@@ -105,12 +112,12 @@ impl<'a> Fleet<'a> {
         let mut names: BTreeSet<&str> = BTreeSet::new();
         for instance in instances.iter().filter(|instance| instance.pool == pool.name) {
             names.insert(instance.name.as_str());
-            let agent = records.of(instance.agent, instance.name.as_str());
+            let agent = records.of(instance.agent, instance.name.as_str(), memory.records.get(&instance.id).copied());
             self.push(of, Parts { instance: Some(instance), agent, launching: None, twin: false });
         }
         for launching in snapshot.in_flight.launches.iter().filter(|launch| launch.pool == pool.name) {
             if names.insert(launching.name.as_str()) {
-                let agent = records.of(launching.agent, launching.name.as_str());
+                let agent = records.of(launching.agent, launching.name.as_str(), None);
                 self.push(of, Parts { instance: None, agent, launching: Some(launching), twin: false });
             }
         }
@@ -124,7 +131,7 @@ impl<'a> Fleet<'a> {
     }
 
     fn push(&mut self, of: &OfPool<'a, '_>, parts: Parts<'a>) {
-        let OfPool { snapshot, index, pool, wanted, .. } = of;
+        let OfPool { snapshot, memory, index, pool, wanted, .. } = of;
         let Parts { instance, agent, launching, twin } = parts;
         if let Some(agent) = agent {
             self.ours.insert(agent.id);
@@ -148,8 +155,13 @@ impl<'a> Fleet<'a> {
         let running = record.and_then(|record| self.running.get(&record)).copied().unwrap_or(0);
         let in_flight = agent.is_some_and(|agent| snapshot.in_flight.agents.contains(&agent.id))
             || instance.is_some_and(|instance| snapshot.in_flight.instances.contains(&instance.id));
-        let mut state = state(of, &parts, launched, running);
-        if state == MachineState::Failed && agent.is_none() && instance.is_some() && self.unlisted_work {
+        let boots_until = boots_until(pool, memory, launched);
+        let mut state = state(of, &parts, boots_until, running);
+        if state == MachineState::Failed
+            && agent.is_none()
+            && let Some(instance) = instance
+            && (self.unlisted_work || may_be_renamed(snapshot, memory, pool, instance, boots_until))
+        {
             state = MachineState::Busy;
         }
         let fits_pool = match (agent.filter(|agent| agent.last_contact.is_some()), wanted) {
@@ -167,6 +179,7 @@ impl<'a> Fleet<'a> {
             twin,
             fits_pool,
             launched,
+            boots_until,
             running,
             state,
         });
@@ -195,12 +208,21 @@ struct Parts<'a> {
     twin: bool,
 }
 
-fn state(of: &OfPool<'_, '_>, parts: &Parts<'_>, launched: Timestamp, running: u32) -> MachineState {
+/// A machine that was launched before an outage of the server could not connect before its end.
+fn boots_until(pool: &Pool, memory: &Memory, launched: Timestamp) -> Timestamp {
+    let in_time = later(launched, pool.boot_timeout);
+    match memory.watch.returned {
+        Some(returned) if launched < returned => in_time.max(later(returned, AGENTS_RETURN)),
+        Some(_) | None => in_time,
+    }
+}
+
+fn state(of: &OfPool<'_, '_>, parts: &Parts<'_>, boots_until: Timestamp, running: u32) -> MachineState {
     let now = of.snapshot.now;
     if parts.instance.is_some_and(|instance| instance.state == InstanceState::Deleting) {
         return MachineState::Deleting;
     }
-    let in_time = now < later(launched, of.pool.boot_timeout);
+    let in_time = now < boots_until;
     let Some(agent) = parts.agent else {
         let record_expected = parts
             .instance
@@ -231,6 +253,41 @@ fn state(of: &OfPool<'_, '_>, parts: &Parts<'_>, launched: Timestamp, running: u
         Some(_) if seen_lately(agent, now) => MachineState::Idle,
         Some(_) => MachineState::Lost,
     }
+}
+
+/// Whether somebody may have renamed this instance or its record: with the shared secret only the name links the two. A
+/// connected agent with the pool's labels that belongs to nothing and was made while this instance booted may be its.
+fn may_be_renamed(
+    snapshot: &Snapshot,
+    memory: &Memory,
+    pool: &Pool,
+    instance: &Instance,
+    boots_until: Timestamp,
+) -> bool {
+    let names_an_instance = |agent: &Agent| {
+        let listings = snapshot.instances.values();
+        let mut instances = listings.flat_map(|listing| match listing {
+            Listing::Known { instances, .. } => instances.as_slice(),
+            Listing::Unknown { .. } => &[],
+        });
+        instances.any(|other| {
+            other.agent == Some(agent.id)
+                || other.name.as_str() == agent.name
+                || memory.records.get(&other.id) == Some(&agent.id)
+        }) || snapshot.in_flight.launches.iter().any(|launch| launch.name.as_str() == agent.name)
+    };
+    let booted_then = |agent: &Agent| {
+        // Two clocks: the provider's and the server's.
+        later(agent.created, SEEN_LATELY) >= instance.created && agent.created <= later(boots_until, SEEN_LATELY)
+    };
+    let labels = pool.effective_labels();
+    instance.agent.is_none()
+        && snapshot.agents.iter().any(|agent| {
+            seen_lately(agent, snapshot.now)
+                && booted_then(agent)
+                && labels.as_ref().is_none_or(|labels| AgentKind::new(agent, Some(pool)).labels() == *labels)
+                && !names_an_instance(agent)
+        })
 }
 
 /// Whether an agent was heard of lately.
@@ -286,11 +343,11 @@ impl<'a> Records<'a> {
         Self { by_id: agents.iter().map(|agent| (agent.id, agent)).collect(), by_name }
     }
 
-    /// The record that an instance names, else the one that has its name.
-    fn of(&self, id: Option<AgentId>, name: &str) -> Option<&'a Agent> {
+    /// The record that an instance names, else the one that has its name, else the one that was seen to have it.
+    fn of(&self, id: Option<AgentId>, name: &str, seen: Option<AgentId>) -> Option<&'a Agent> {
         match id {
             Some(id) => self.by_id.get(&id).copied(),
-            None => self.by_name.get(name).copied(),
+            None => self.by_name.get(name).or_else(|| self.by_id.get(&seen?)).copied(),
         }
     }
 }

@@ -10,14 +10,17 @@ use jiff::Timestamp;
 
 use super::fleet::{Fleet, Machine, seen_lately};
 use super::scale_up::{is_usable, usable};
-use super::{CORDON_SETTLES, DRAIN_TAKES, LISTING_LAG, PERIOD_MARGIN, RECORD_ABSENCE};
+use super::{
+    AGENTS_RETURN, CORDON_SETTLES, DRAIN_TAKES, LISTING_LAG, PERIOD_MARGIN, RECORD_ABSENCE, RUNS_SHOW, WORK_SHOWS,
+};
 use crate::model::action::{Action, Fate, Keep, MachineDecision, MachineState, Reason, Step};
 use crate::model::agent::Agent;
-use crate::model::ids::AgentId;
+use crate::model::ids::{AgentId, LaunchName};
 use crate::model::instance::Instance;
 use crate::model::memory::Memory;
 use crate::model::pool::{Billing, Pool};
 use crate::model::snapshot::{Listing, Snapshot};
+use crate::model::task::Task;
 use crate::model::{age, later};
 
 /// What scaling down decided.
@@ -132,9 +135,7 @@ impl Judge<'_> {
         }
         match (machine.state, machine.agent) {
             (MachineState::Deleting, _) => Verdict::Keep(Keep::Deleting),
-            (MachineState::Booting, _) => {
-                Verdict::Keep(Keep::Boots { until: later(machine.launched, pool.boot_timeout) })
-            }
+            (MachineState::Booting, _) => Verdict::Keep(Keep::Boots { until: machine.boots_until }),
             (MachineState::Busy, _) => Verdict::Keep(Keep::Busy),
             (MachineState::Failed, agent) => match self.record_missing_lately(machine) {
                 Some(until) => Verdict::Keep(Keep::MissingLately { until }),
@@ -219,7 +220,7 @@ impl Judge<'_> {
             return Verdict::Keep(Keep::Settling { until: settled });
         }
         if agent.last_contact.is_none() {
-            let until = later(machine.launched, pool.boot_timeout);
+            let until = machine.boots_until;
             return if self.now() < until {
                 Verdict::Keep(Keep::Boots { until })
             } else {
@@ -234,7 +235,35 @@ impl Judge<'_> {
             Err(_) if cordon.ours => Reason::Idle { since: self.idle_since(machine, agent) },
             Err(_) => return Verdict::Keep(Keep::CordonedByOthers),
         };
+        let until = self.shows_its_runs(machine, agent);
+        if self.now() < until {
+            return Verdict::Keep(Keep::MayWork { until });
+        }
+        if let Some(instance) = machine.instance
+            && !machine.connected(self.now())
+            && self.is_named(agent)
+            && LaunchName::parse(&agent.name, &self.snapshot.installation, &pool.name).is_some()
+        {
+            // The dead machine makes room; its record goes once the task runs elsewhere. One that was renamed would not be
+            // known as ours any more.
+            let Instance { id, name, .. } = instance;
+            let action = Action::DeleteInstance { instance: id.clone(), name: name.clone(), agent: Some(agent.id) };
+            return Verdict::Do(action, reason);
+        }
         Verdict::Do(retire(machine, agent, true), reason)
+    }
+
+    /// From when on an agent without running tasks works on nothing: a server that was away may have forgotten its runs,
+    /// which go on all the same.
+    fn shows_its_runs(&self, machine: &Machine<'_>, agent: &Agent) -> Timestamp {
+        let watch = &self.memory.watch;
+        let after = |at: Option<Timestamp>, wait| at.map_or(Timestamp::MIN, |at| later(at.min(self.now()), wait));
+        let back = if machine.connected(self.now()) {
+            after(watch.returned, RUNS_SHOW)
+        } else {
+            after(watch.since, AGENTS_RETURN)
+        };
+        after(agent.last_work, WORK_SHOWS).max(back)
     }
 
     fn lost(&self, machine: &Machine<'_>, pool: &Pool, agent: &Agent) -> Verdict {
@@ -242,7 +271,8 @@ impl Judge<'_> {
             return Verdict::Keep(Keep::MissingLately { until: later(agent.created, LISTING_LAG) });
         }
         let last_contact = agent.last_contact.unwrap_or(machine.launched);
-        let until = later(last_contact, pool.boot_timeout);
+        let watched = self.memory.watch.since.map_or(Timestamp::MIN, |since| later(since, AGENTS_RETURN));
+        let until = later(last_contact, pool.boot_timeout).max(watched);
         if self.now() < until {
             return Verdict::Keep(Keep::LostLately { until });
         }
@@ -259,6 +289,9 @@ impl Judge<'_> {
         if self.now() < until {
             return Verdict::Keep(Keep::MissingLately { until });
         }
+        if self.is_named(agent) {
+            return Verdict::Keep(Keep::Named);
+        }
         let action = Action::Retire { agent: agent.id, name: agent.name.clone(), instance: None, cordoned: false };
         Verdict::Do(action, Reason::InstanceGone)
     }
@@ -270,15 +303,16 @@ impl Judge<'_> {
         (self.now() < until).then_some(until)
     }
 
+    /// A task that came back to the queue names the record on which it ran, and the server is one that would answer
+    /// nothing about the queue without that record: before 3.16, when tasks got their time of creation.
+    fn is_named(&self, agent: &Agent) -> bool {
+        let queue = &self.snapshot.queue;
+        let names = |task: &Task| task.agent == Some(agent.id) && task.created.is_none();
+        queue.pending.iter().chain(&queue.waiting).any(names)
+    }
+
     fn instance_without_record(&self, machine: &Machine<'_>, pool: &Pool, instance: &Instance) -> Verdict {
-        let delete = Verdict::Do(
-            Action::DeleteInstance {
-                instance: instance.id.clone(),
-                name: instance.name.clone(),
-                agent: instance.agent,
-            },
-            Reason::RecordGone,
-        );
+        let delete = Verdict::Do(delete(instance), Reason::RecordGone);
         if self.memory.record_deleted.contains(&instance.id) {
             return delete;
         }
@@ -312,17 +346,14 @@ fn never_connected(machine: &Machine<'_>, agent: Option<&Agent>) -> Verdict {
     let reason = Reason::NeverConnected { launched: machine.launched };
     match (agent, machine.instance) {
         (Some(agent), _) => Verdict::Do(retire(machine, agent, false), reason),
-        (None, Some(instance)) => Verdict::Do(
-            Action::DeleteInstance {
-                instance: instance.id.clone(),
-                name: instance.name.clone(),
-                agent: instance.agent,
-            },
-            reason,
-        ),
+        (None, Some(instance)) => Verdict::Do(delete(instance), reason),
         // A launch that no listing has shown within the boot timeout; the loop forgets it.
         (None, None) => Verdict::Keep(Keep::InFlight),
     }
+}
+
+fn delete(instance: &Instance) -> Action {
+    Action::DeleteInstance { instance: instance.id.clone(), name: instance.name.clone(), agent: instance.agent }
 }
 
 fn retire(machine: &Machine<'_>, agent: &Agent, cordoned: bool) -> Action {

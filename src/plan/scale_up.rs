@@ -187,10 +187,11 @@ impl ScaleUp<'_> {
 
 /// Whether a machine counts for its pool's minimum: it can take work of its scope, now or once booted.
 pub(super) fn is_usable(snapshot: &Snapshot, machine: &Machine<'_>) -> bool {
-    !machine.in_flight
+    (!machine.in_flight || machine.undone(snapshot))
         && match machine.state {
             MachineState::Booting => true,
             MachineState::Busy | MachineState::Idle => machine.connected(snapshot.now) && machine.fits_pool,
+            MachineState::Cordoned if machine.undone(snapshot) => machine.connected(snapshot.now) && machine.fits_pool,
             MachineState::Cordoned
             | MachineState::Lost
             | MachineState::Failed

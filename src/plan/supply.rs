@@ -7,10 +7,10 @@
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
-use super::STUCK_AFTER;
 use super::demand::Demand;
 use super::fleet::{AgentKind, Fleet, Machine, seen_lately};
 use super::matching::{Class, Closed, Group, Matching};
+use super::{PASSED_OVER, STUCK_AFTER, WORK_SHOWS};
 use crate::model::action::{MachineState, Shared, TaskDecision, Wait};
 use crate::model::age;
 use crate::model::agent::Agent;
@@ -59,18 +59,19 @@ pub(super) struct Supply<'a> {
 }
 
 impl<'a> Supply<'a> {
-    pub fn new(snapshot: &'a Snapshot, fleet: &Fleet<'a>) -> Self {
+    pub fn new(snapshot: &'a Snapshot, memory: &Memory, fleet: &Fleet<'a>) -> Self {
         let mut supply = Self { groups: BTreeMap::new(), later: BTreeMap::new() };
         // Many agents, few kinds of them: their labels are put together once a kind.
         let mut kinds: HashMap<AgentKind<'a>, (Vec<Holder<'a>>, u32)> = HashMap::new();
         let awaited = awaited(snapshot);
+        let doubt = Doubt::new(snapshot, memory);
         let mut connected = |agent: &'a Agent, name: &'a str, pool: Option<usize>| {
             let running = fleet.running.get(&agent.id).copied().unwrap_or(0);
             let kind = AgentKind::new(agent, pool.map(|pool| &snapshot.pools[pool]));
             let (holders, later) = kinds.entry(kind).or_default();
             *later += awaited.get(&agent.id).copied().unwrap_or(0);
             let slots = agent.capacity.saturating_sub(running);
-            if slots > 0 {
+            if slots > 0 && !doubt.about(agent) {
                 let spare = pool.is_some() && running == 0;
                 holders.push(Holder { spare, ..Holder::new(name, pool, slots) });
             }
@@ -81,8 +82,11 @@ impl<'a> Supply<'a> {
             }
         }
         let ready = |state| matches!(state, MachineState::Busy | MachineState::Idle);
-        let ours = || fleet.machines.iter().filter(|machine| !machine.in_flight && !machine.twin);
-        for machine in ours().filter(|machine| ready(machine.state) && machine.connected(snapshot.now)) {
+        let ours = || {
+            fleet.machines.iter().filter(|machine| (!machine.in_flight || machine.undone(snapshot)) && !machine.twin)
+        };
+        let ready = |machine: &&Machine<'_>| ready(machine.state) || machine.undone(snapshot);
+        for machine in ours().filter(ready).filter(|machine| machine.connected(snapshot.now)) {
             if let Some(agent) = machine.agent {
                 connected(agent, machine.name, Some(machine.pool));
             }
@@ -184,6 +188,26 @@ impl<'a> Supply<'a> {
             });
         }
         Laid { decisions, matching, groups, later: self.later }
+    }
+}
+
+/// Whether slots that look free may be taken by runs that a restarted server forgot.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Doubt {
+    now: jiff::Timestamp,
+    passed_over: bool,
+}
+
+impl Doubt {
+    pub fn new(snapshot: &Snapshot, memory: &Memory) -> Self {
+        let mut passed_over = memory.passed_over.values().map(|since| age(snapshot.now, *since));
+        let passed_over = passed_over.any(|time| (PASSED_OVER..STUCK_AFTER).contains(&time));
+        Self { now: snapshot.now, passed_over }
+    }
+
+    /// A task is passed over, and this agent worked a moment ago.
+    pub fn about(self, agent: &Agent) -> bool {
+        self.passed_over && agent.last_work.is_some_and(|last_work| age(self.now, last_work) < WORK_SHOWS)
     }
 }
 

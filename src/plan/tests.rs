@@ -8,6 +8,7 @@ mod drains;
 mod execute;
 mod machine;
 mod orphans;
+mod outages;
 mod properties;
 mod retiring;
 mod scale_up;

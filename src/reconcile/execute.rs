@@ -11,9 +11,11 @@ use std::time::Duration;
 use secrecy::SecretString;
 use tracing::Instrument;
 
+use super::observe::DELETION_PAUSE;
 use super::{Reconciler, State};
 use crate::bootstrap;
 use crate::model::action::{Action, Step};
+use crate::model::agent::Agent;
 use crate::model::ids::{AgentId, InstanceId, LaunchName};
 use crate::model::instance::OfferKey;
 use crate::model::memory::{Cordon, REFUSAL_PAUSE, Refusal, SOLD_OUT_PAUSE};
@@ -150,8 +152,8 @@ impl Reconciler {
 
     async fn uncordon(&self, agent: AgentId) -> Result<(), Failure> {
         let before = self.0.woodpecker.agent(agent).await?;
+        // It is remembered as ours until it is seen undone: a heartbeat that read the record before may write the flag back.
         self.0.woodpecker.set_no_schedule(agent, &before.name, false).await?;
-        self.state().memory.cordons.remove(&agent);
         Ok(())
     }
 
@@ -169,7 +171,7 @@ impl Reconciler {
                 let heard_of = match (record.last_contact, instance) {
                     (None, _) => false,
                     (Some(_), Some(_)) => true,
-                    (Some(last_contact), None) => age(self.0.clock.now(), last_contact) < SEEN_LATELY,
+                    (Some(_), None) => self.heard_of_lately(&record),
                 };
                 if cordoned && !record.no_schedule {
                     return Err(Failure::Changed("it is not cordoned any more"));
@@ -188,6 +190,11 @@ impl Reconciler {
         self.remove(pool.account, instance).await
     }
 
+    fn heard_of_lately(&self, record: &Agent) -> bool {
+        let last_contact = record.last_contact.map(|last_contact| self.state().agents.by_our_clock(last_contact));
+        last_contact.is_some_and(|last_contact| age(self.0.clock.now(), last_contact) < SEEN_LATELY)
+    }
+
     async fn delete_instance(
         &self,
         pool: &PoolSettings,
@@ -197,8 +204,13 @@ impl Reconciler {
     ) -> Result<(), Failure> {
         if let Some(agent) = agent {
             match self.0.woodpecker.agent(agent).await {
-                Err(woodpecker::Error::NotFound { .. }) => {}
-                Ok(_) => return Err(Failure::Changed("its record is there after all")),
+                Ok(record) if !record.no_schedule || self.heard_of_lately(&record) => {
+                    return Err(Failure::Changed("its record is there after all"));
+                }
+                Ok(_) if !self.0.woodpecker.agent_tasks(agent).await?.is_empty() => {
+                    return Err(Failure::Changed("it has a task"));
+                }
+                Ok(_) | Err(woodpecker::Error::NotFound { .. }) => {}
                 Err(error) => return Err(error.into()),
             }
         } else {
@@ -220,8 +232,11 @@ impl Reconciler {
         let Some(at) = self.0.providers.get(account.0) else {
             return Err(Failure::Changed("its provider account is not configured"));
         };
-        at.provider.delete(instance).await?;
-        self.state().listings.deleted(account, instance);
+        let deleted = at.provider.delete(instance).await;
+        let mut state = self.state();
+        state.resting.insert(instance.clone(), later(self.0.clock.now(), DELETION_PAUSE));
+        deleted?;
+        state.listings.deleted(account, instance);
         Ok(())
     }
 
@@ -339,8 +354,12 @@ impl State {
                     agent: None,
                 });
             }
-            Action::Cordon { agent, .. } | Action::Uncordon { agent, .. } => {
+            Action::Cordon { agent, .. } => {
                 self.in_flight.agents.insert(*agent);
+            }
+            Action::Uncordon { agent, .. } => {
+                self.in_flight.agents.insert(*agent);
+                self.in_flight.undone.insert(*agent);
             }
             Action::Retire { agent, instance, .. } => {
                 self.in_flight.agents.insert(*agent);
@@ -363,6 +382,7 @@ impl State {
             }
             Action::Cordon { agent, .. } | Action::Uncordon { agent, .. } => {
                 self.in_flight.agents.remove(agent);
+                self.in_flight.undone.remove(agent);
             }
             Action::Retire { agent, instance, .. } => {
                 self.in_flight.agents.remove(agent);

@@ -68,6 +68,7 @@ impl Reconciler {
         let now = self.0.clock.now();
         for (index, pool) in self.0.settings.pools.iter().enumerate() {
             let mut state = self.state();
+            let before = state.market.of(&pool.name);
             let due = match state.market.0.get_mut(&pool.name) {
                 Some(Stall { again: Some(again), .. }) if now < *again => false,
                 Some(Stall { again: None, .. }) => false,
@@ -88,6 +89,8 @@ impl Reconciler {
                     let Some(pool) = reconciler.0.settings.pools.get(index) else { return };
                     match reconciler.ask(pool).await {
                         Ok(_) => reconciler.wake(),
+                        // The same is not said twice.
+                        Err(error) if before == (Market::NotReady { why: error.to_string() }) => {}
                         Err(error) => tracing::warn!(pool = %pool.name, "what can be ordered is not known: {error}"),
                     }
                 });

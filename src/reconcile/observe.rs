@@ -10,7 +10,7 @@ use crate::model::agent::Agent;
 use crate::model::ids::{AgentId, InstanceId};
 use crate::model::instance::Instance;
 use crate::model::pool::{AccountId, Billing, Pool};
-use crate::model::snapshot::{Launching, Listing, Queue, Snapshot};
+use crate::model::snapshot::{InFlight, Launching, Listing, Queue, Snapshot};
 use crate::model::{age, later};
 use crate::plan::LISTING_LAG;
 use crate::settings::PoolSettings;
@@ -20,6 +20,11 @@ use crate::woodpecker::Agents;
 pub(super) const LISTING_KEPT: Duration = Duration::from_mins(1);
 /// A pass waits so long for a listing; one that comes later serves the next pass.
 const LISTING_WAIT: Duration = Duration::from_secs(5);
+/// What is said of a listing that is still awaited then.
+const SLOW: &str = "the provider takes long to answer";
+/// A deletion that the provider refused, or that it may not show yet, is not tried again before this: there may be many,
+/// and the rate limit is for the whole project.
+pub(super) const DELETION_PAUSE: Duration = Duration::from_secs(30);
 /// Clocks that differ by more than this are corrected for: agents' times are the server's.
 const CLOCK_TOLERANCE: SignedDuration = SignedDuration::from_secs(5);
 
@@ -50,6 +55,8 @@ struct Read {
 pub(super) struct AgentsSeen {
     there: BTreeSet<AgentId>,
     doubted: bool,
+    /// How far the server's clock is ahead of ours; nothing within the tolerance.
+    ahead: SignedDuration,
 }
 
 impl Listings {
@@ -78,8 +85,10 @@ impl Reconciler {
         let (queue, agents) = tokio::join!(self.0.woodpecker.queue(), self.0.woodpecker.agents());
         let queue = queue.map_err(|error| error.to_string())?;
         let Agents { agents, server_time } = agents.map_err(|error| error.to_string())?;
-        self.state().agents.doubt(&queue, &agents)?;
-        Ok(Woodpecker { queue, agents: on_our_clock(agents, server_time, self.0.clock.now()) })
+        let mut state = self.state();
+        state.agents.doubt(&queue, &agents)?;
+        state.agents.ahead = ahead(server_time, self.0.clock.now());
+        Ok(Woodpecker { queue, agents: on_our_clock(agents, state.agents.ahead) })
     }
 
     /// Lists these accounts at the same time, unless what is known is younger than `kept`.
@@ -104,7 +113,7 @@ impl Reconciler {
                 if let Some(read) = self.state().listings.0.get_mut(account)
                     && read.asking
                 {
-                    read.failed = Some("the provider takes long to answer".to_owned());
+                    read.failed = Some(SLOW.to_owned());
                 }
             }
         }
@@ -121,6 +130,7 @@ impl Reconciler {
         let mut state = self.state();
         let read = state.listings.0.entry(account).or_default();
         read.asking = false;
+        let late = read.failed.as_deref() == Some(SLOW);
         match answer {
             Ok(instances) => {
                 let had_some = read.known.as_ref().is_some_and(|(_, before)| !before.is_empty());
@@ -131,7 +141,14 @@ impl Reconciler {
                     *read = Read { known: Some((asked, instances)), ..Read::default() };
                 }
             }
-            Err(error) => read.failed = Some(error.to_string()),
+            Err(error) => {
+                read.failed = Some(error.to_string());
+                return;
+            }
+        }
+        if late {
+            // Used while it is fresh: a provider that is always so slow would never be acted on else.
+            self.wake();
         }
     }
 
@@ -148,7 +165,7 @@ impl Reconciler {
             queue: woodpecker.queue.clone(),
             agents: woodpecker.agents.clone(),
             instances,
-            in_flight: state.in_flight.clone(),
+            in_flight: state.in_flight(now),
         }
     }
 }
@@ -190,9 +207,22 @@ impl AgentsSeen {
     pub(super) fn deleted(&mut self, agent: AgentId) {
         self.there.remove(&agent);
     }
+
+    /// A time of the server's by our clock.
+    pub(super) fn by_our_clock(&self, time: Timestamp) -> Timestamp {
+        time.checked_sub(self.ahead).unwrap_or(time)
+    }
 }
 
 impl State {
+    /// What runs beside the loop, and what is not to be tried again yet.
+    fn in_flight(&mut self, now: Timestamp) -> InFlight {
+        self.resting.retain(|_, until| now < *until);
+        let mut in_flight = self.in_flight.clone();
+        in_flight.instances.extend(self.resting.keys().cloned());
+        in_flight
+    }
+
     /// A launch counts until a listing that is younger than it shows its instance, or cannot be expected to any more.
     fn forget_listed_launches(
         &mut self,
@@ -206,11 +236,12 @@ impl State {
                 return true;
             }
             let account = pools.iter().find(|pool| pool.name == launch.pool).map(|pool| pool.account);
-            let listed = account.and_then(|account| listings.get(&account)).is_some_and(|listing| match listing {
-                Listing::Known { instances, .. } => instances.iter().any(|instance| instance.name == launch.name),
-                Listing::Unknown { .. } => false,
-            });
-            let given_up = now >= later(launch.since, LISTING_LAG.saturating_mul(2));
+            let Some(Listing::Known { listed: asked, instances }) = account.and_then(|account| listings.get(&account))
+            else {
+                return true;
+            };
+            let listed = instances.iter().any(|instance| instance.name == launch.name);
+            let given_up = *asked >= later(launch.since, LISTING_LAG.saturating_mul(2));
             if given_up && !listed {
                 let why = format!("{} was ordered, and the provider never listed it", launch.name);
                 memory.launch_failed(&launch.pool, &launch.name, why, now);
@@ -239,12 +270,14 @@ impl State {
     }
 }
 
+/// How far the server's clock is ahead of ours, if that is more than the answer's way takes.
+fn ahead(server_time: Option<Timestamp>, now: Timestamp) -> SignedDuration {
+    let ahead = server_time.map_or(SignedDuration::ZERO, |server_time| server_time.duration_since(now));
+    if ahead.abs() <= CLOCK_TOLERANCE { SignedDuration::ZERO } else { ahead }
+}
+
 /// Agents' times are by the server's clock; what is compared with ours must be by ours.
-fn on_our_clock(mut agents: Vec<Agent>, server_time: Option<Timestamp>, now: Timestamp) -> Vec<Agent> {
-    let Some(ahead) = server_time.map(|server_time| server_time.duration_since(now)) else { return agents };
-    if ahead.abs() <= CLOCK_TOLERANCE {
-        return agents;
-    }
+fn on_our_clock(mut agents: Vec<Agent>, ahead: SignedDuration) -> Vec<Agent> {
     let shift = |time: Timestamp| time.checked_sub(ahead).unwrap_or(time);
     for agent in &mut agents {
         agent.created = shift(agent.created);
@@ -257,6 +290,9 @@ fn on_our_clock(mut agents: Vec<Agent>, server_time: Option<Timestamp>, now: Tim
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::model::ids::{InstallationId, LaunchName, PoolName};
+    use crate::model::instance::OfferKey;
+    use crate::provider::{PrepareError, Prepared, Provider, ProviderError};
 
     #[test]
     fn a_server_whose_clock_is_ten_minutes_behind_has_agents_that_were_seen_just_now() {
@@ -275,13 +311,13 @@ mod tests {
             custom_labels: None,
             organisation: None,
         };
-        let agents = on_our_clock(vec![agent], Some(theirs), now);
+        let agents = on_our_clock(vec![agent], ahead(Some(theirs), now));
         assert_eq!(agents[0].last_contact, Some(now));
     }
 
     #[test]
     fn an_empty_list_of_agents_is_believed_when_it_is_seen_again() {
-        let mut seen = AgentsSeen { there: [AgentId(1)].into(), doubted: false };
+        let mut seen = AgentsSeen { there: [AgentId(1)].into(), ..AgentsSeen::default() };
         assert!(seen.doubt(&Queue::default(), &[]).is_err());
         assert!(seen.doubt(&Queue::default(), &[]).is_ok());
         assert!(seen.doubt(&Queue::default(), &[]).is_ok());
@@ -289,8 +325,81 @@ mod tests {
 
     #[test]
     fn a_list_that_is_empty_because_the_last_record_was_deleted_is_believed_at_once() {
-        let mut seen = AgentsSeen { there: [AgentId(1)].into(), doubted: false };
+        let mut seen = AgentsSeen { there: [AgentId(1)].into(), ..AgentsSeen::default() };
         seen.deleted(AgentId(1));
         assert!(seen.doubt(&Queue::default(), &[]).is_ok());
+    }
+
+    fn launched(since: Timestamp) -> State {
+        let pool = PoolName::from("default");
+        let name = LaunchName::new(&InstallationId::from("picus"), &pool, 1);
+        let offer = OfferKey { server_type: "cx23".to_owned(), location: "nbg1".to_owned() };
+        let mut state = State::default();
+        state.in_flight.launches.push(Launching { pool, name, offer, since, agent: None });
+        state
+    }
+
+    #[test]
+    fn a_launch_is_given_up_only_on_the_strength_of_a_listing() {
+        let since: Timestamp = "2026-12-01T12:00:00Z".parse().unwrap();
+        let now = later(since, Duration::from_hours(1));
+        let settings = crate::settings::Settings::from_vars(variables()).unwrap();
+        let known = |listed| Listing::Known { listed, instances: Vec::new() };
+        let unknown = Listing::Unknown { why: "503".to_owned() };
+        for (listing, stays) in [(unknown, true), (known(since), true), (known(now), false)] {
+            let mut state = launched(since);
+            state.forget_listed_launches(&[(AccountId(0), listing)].into(), now, &settings.pools);
+            assert_eq!((state.in_flight.launches.len() == 1, state.memory.troubles.is_empty()), (stays, stays));
+        }
+    }
+
+    fn variables() -> Vec<(String, String)> {
+        [
+            ("PICUS_WOODPECKER_SERVER", "http://127.0.0.1:9"),
+            ("PICUS_WOODPECKER_TOKEN", "token"),
+            ("PICUS_PROVIDER_TYPE", "hcloud"),
+            ("PICUS_HCLOUD_TOKEN", "token"),
+            ("PICUS_AGENT_WOODPECKER_SERVER", "woodpecker.example.com:9000"),
+        ]
+        .map(|(name, value)| (name.to_owned(), value.to_owned()))
+        .to_vec()
+    }
+
+    /// Lists nothing.
+    struct Empty;
+
+    #[async_trait::async_trait]
+    impl Provider for Empty {
+        async fn prepare(&self, _: &PoolSettings) -> Result<Prepared, PrepareError> {
+            Err(PrepareError::Settings(Vec::new()))
+        }
+
+        async fn list(&self, _: &InstallationId) -> Result<Vec<Instance>, ProviderError> {
+            Ok(Vec::new())
+        }
+
+        async fn launch(&self, _: &crate::provider::Launch<'_>) -> Result<Instance, ProviderError> {
+            Err(ProviderError::Unavailable("no".to_owned()))
+        }
+
+        async fn delete(&self, _: &InstanceId) -> Result<(), ProviderError> {
+            Ok(())
+        }
+    }
+
+    #[tokio::test]
+    async fn a_listing_that_comes_after_its_pass_is_looked_at_while_it_is_fresh() {
+        for slow in [false, true] {
+            let settings = crate::settings::Settings::from_vars(variables()).unwrap();
+            let woodpecker = crate::woodpecker::Client::new(&settings.woodpecker).unwrap();
+            let clock = crate::clock::Clock::manual("2026-12-01T12:00:00Z".parse().unwrap());
+            let reconciler = Reconciler::new(settings, woodpecker, vec![std::sync::Arc::new(Empty)], clock.clone(), 1);
+            if slow {
+                reconciler.state().listings.0.entry(AccountId(0)).or_default().failed = Some(SLOW.to_owned());
+            }
+            reconciler.list_one(AccountId(0), clock.now()).await;
+            let woken = tokio::time::timeout(Duration::ZERO, reconciler.0.wake.notified()).await;
+            assert_eq!(woken.is_ok(), slow);
+        }
     }
 }

@@ -6,15 +6,16 @@ use crate::model::action::{Fate, Plan, Reason, TaskDecision};
 use crate::model::agent::Agent;
 use crate::model::ids::{AgentId, InstanceId, LaunchName, PoolName};
 use crate::model::instance::Instance;
-use crate::model::later;
 use crate::model::memory::{Cordon, LONGEST_PAUSE, Memory};
 use crate::model::pool::Pool;
 use crate::model::snapshot::{Listing, Snapshot};
+use crate::model::{age, later};
 
 impl Memory {
     /// Learns from a snapshot, before a plan is made of it.
     pub(super) fn observed(&mut self, snapshot: &Snapshot) {
         let now = snapshot.now;
+        self.watch.succeeded(now);
         self.see_agents(snapshot);
         self.see_absences(snapshot);
         self.sold_out.retain(|_, until| now < *until);
@@ -32,9 +33,8 @@ impl Memory {
         for agent in cordoned {
             self.cordons.entry(agent).or_insert(Cordon { since: now, ours: false });
         }
-        // A record that is missing from a list may be there all the same, and its instance is spared for a while.
-        let spared = snapshot.pools.iter().map(|pool| pool.boot_timeout).max().unwrap_or_default();
-        self.seen_busy.retain(|agent, seen| there.contains(agent) || now < later(*seen, spared));
+        // Also of agents that are not listed: an instance whose record seems gone is spared if it worked lately.
+        self.seen_busy.retain(|agent, at| there.contains(agent) || age(now, *at) < LONGEST_PAUSE);
         self.seen_busy.extend(busy.map(|agent| (agent, now)));
         self.first_contact.retain(|agent, _| there.contains(agent));
         self.unconnected.retain(|agent| there.contains(agent));
@@ -83,25 +83,32 @@ impl Memory {
                 self.without_record.entry((*id).clone()).or_insert(now);
             }
         }
+        self.see_names(snapshot, &listed);
         if all_known {
+            self.records.retain(|id, _| listed.contains_key(id));
             self.without_record.retain(|id, _| listed.contains_key(id));
             self.record_deleted.retain(|id| listed.contains_key(id));
         }
         self.see_records_without_instance(snapshot, &listed);
     }
 
+    /// Which record has the name of an instance that names none.
+    fn see_names(&mut self, snapshot: &Snapshot, listed: &BTreeMap<&InstanceId, &Instance>) {
+        let newest = newest_by_name(snapshot);
+        for (id, instance) in listed.iter().filter(|(_, instance)| instance.agent.is_none()) {
+            if let Some(agent) = newest.get(instance.name.as_str()) {
+                self.records.insert((*id).clone(), agent.id);
+            }
+        }
+    }
+
     fn see_records_without_instance(&mut self, snapshot: &Snapshot, listed: &BTreeMap<&InstanceId, &Instance>) {
         let launching = snapshot.in_flight.launches.iter().map(|launch| launch.name.as_str());
         let named: BTreeSet<&str> = listed.values().map(|instance| instance.name.as_str()).chain(launching).collect();
-        let linked: BTreeSet<AgentId> = listed.values().filter_map(|instance| instance.agent).collect();
+        let linked = listed.iter().filter_map(|(id, instance)| instance.agent.or(self.records.get(*id).copied()));
+        let linked: BTreeSet<AgentId> = linked.collect();
         // Of several records with one name (the shared secret and a new disk) only the one last heard of has the instance.
-        let mut newest: BTreeMap<&str, &Agent> = BTreeMap::new();
-        for agent in &snapshot.agents {
-            let best = newest.entry(agent.name.as_str()).or_insert(agent);
-            if (agent.last_contact, agent.id) > (best.last_contact, best.id) {
-                *best = agent;
-            }
-        }
+        let newest = newest_by_name(snapshot);
         let known = |pool: &Pool| matches!(snapshot.instances.get(&pool.account), Some(Listing::Known { .. }));
         let known_pools: BTreeSet<&PoolName> =
             snapshot.pools.iter().filter(|pool| known(pool)).map(|pool| &pool.name).collect();
@@ -155,9 +162,20 @@ impl Memory {
     }
 }
 
+/// Of several records with one name the one last heard of.
+fn newest_by_name(snapshot: &Snapshot) -> BTreeMap<&str, &Agent> {
+    let mut newest: BTreeMap<&str, &Agent> = BTreeMap::new();
+    for agent in &snapshot.agents {
+        let best = newest.entry(agent.name.as_str()).or_insert(agent);
+        if (agent.last_contact, agent.id) > (best.last_contact, best.id) {
+            *best = agent;
+        }
+    }
+    newest
+}
+
 #[cfg(test)]
 mod tests {
-    use std::collections::BTreeMap;
     use std::time::Duration;
 
     use jiff::Timestamp;
@@ -228,5 +246,15 @@ mod tests {
         assert!(!memory.troubles.is_empty());
         memory.observed(&snapshot("12:11:00", vec![ours(2, "12:08:00", Some("12:10:55"))]));
         assert!(memory.troubles.is_empty());
+    }
+
+    #[test]
+    fn it_is_remembered_that_an_agent_worked_lately_when_its_record_seems_gone() {
+        let mut memory = Memory::default();
+        memory.seen_busy.insert(AgentId(7), at("12:00:00"));
+        memory.observed(&snapshot("12:01:00", Vec::new()));
+        assert_eq!(memory.seen_busy.get(&AgentId(7)), Some(&at("12:00:00")));
+        memory.observed(&snapshot("13:00:00", Vec::new()));
+        assert!(memory.seen_busy.is_empty());
     }
 }

@@ -10,6 +10,8 @@ use crate::model::age;
 
 /// Two passes are at least so far apart, however many events come.
 const BREATH: Duration = Duration::from_millis(300);
+/// Passes that take long are as far apart, up to this.
+const LONGEST_BREATH: Duration = Duration::from_secs(2);
 /// An event can come before its task is in the queue: there is one more look after this.
 const ECHO: Duration = Duration::from_millis(600);
 /// Steps that were begun get so long to end at shutdown; what they leave the next start picks up. Containers are killed ten
@@ -33,10 +35,12 @@ impl Reconciler {
 
     async fn passes(&self) {
         loop {
+            let began = self.0.clock.now();
             let next_look = match self.pass().await {
                 Pass::Skipped { .. } => None,
                 Pass::Done { plan, .. } => plan.next_look,
             };
+            let took = age(self.0.clock.now(), began);
             let poll = self.0.settings.poll_interval;
             let due = next_look.map_or(poll, |at| {
                 age(at, self.0.clock.now()).clamp(Duration::from_secs(1), poll.max(Duration::from_secs(1)))
@@ -46,7 +50,9 @@ impl Reconciler {
                 () = self.0.clock.sleep(due) => {}
                 () = self.0.wake.notified() => {}
             }
-            self.0.clock.sleep(BREATH.saturating_sub(age(self.0.clock.now(), ended))).await;
+            // A large server's answers take long: it is not asked for more than half of the time.
+            let breath = took.clamp(BREATH, LONGEST_BREATH);
+            self.0.clock.sleep(breath.saturating_sub(age(self.0.clock.now(), ended))).await;
         }
     }
 

@@ -159,6 +159,13 @@ impl World {
         self.state().pause(false);
     }
 
+    /// The server is restarted while agents work: it knows nothing any more of what runs, and agents go on with it.
+    pub fn restart_server(&self) {
+        let mut state = self.state();
+        state.woodpecker.running.clear();
+        state.cut_streams();
+    }
+
     /// Ends all open event streams, as a proxy may.
     pub fn cut_streams(&self) {
         self.state().cut_streams();

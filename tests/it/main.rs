@@ -11,5 +11,6 @@ mod at_rest;
 mod compose;
 mod harness;
 mod program;
+mod review;
 mod simulation;
 mod stories;

@@ -15,6 +15,7 @@ use crate::model::snapshot::{Listing, Snapshot};
 use crate::plan::count;
 use crate::plan::fleet::{AgentKind, Fleet};
 use crate::plan::scale_down::closing_window;
+use crate::plan::supply::Doubt;
 
 /// Gives out launch names that nothing has yet.
 pub(super) struct Names<'a> {
@@ -214,6 +215,7 @@ fn drains<'a>(snapshot: &'a Snapshot, memory: &Memory, fleet: &Fleet<'a>, index:
     let pool = &snapshot.pools[index];
     let ours = |agent: AgentId| memory.cordons.get(&agent).is_some_and(|cordon| cordon.ours);
     let listed = matches!(snapshot.instances.get(&pool.account), Some(Listing::Known { .. }));
+    let doubt = Doubt::new(snapshot, memory);
     let mut drains: Vec<Drain<'a>> = fleet
         .machines
         .iter()
@@ -226,7 +228,7 @@ fn drains<'a>(snapshot: &'a Snapshot, memory: &Memory, fleet: &Fleet<'a>, index:
                 name: machine.name,
                 record: &agent.name,
                 labels: AgentKind::new(agent, Some(pool)).labels(),
-                free: machine.free(),
+                free: if doubt.about(agent) { 0 } else { machine.free() },
                 idle: machine.running == 0,
                 usable: machine.fits_pool,
                 launched: machine.launched,

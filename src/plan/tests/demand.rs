@@ -206,7 +206,10 @@ fn a_task_that_an_idle_matching_agent_is_not_given_for_five_minutes_is_stuck_and
 
 #[test]
 fn a_task_that_is_passed_over_for_less_is_still_counted() {
-    let world = world().with(static_agent("s").slots(1)).with(task("1").passed_over_for("4m59s")).with(task("2"));
+    let world = world()
+        .with(static_agent("s").idle_for("2m").slots(1))
+        .with(task("1").passed_over_for("4m59s"))
+        .with(task("2"));
     assert_snapshot!(world.plan(), @r"
     launch new1 cx23:nbg1: tasks: 1
     task 1: covered by s

@@ -6,15 +6,16 @@ use super::machine::agent;
 use super::world::{ago, pool, world};
 
 fn three_draining() -> super::world::World {
-    world().with(agent("a").draining("1m")).with(agent("b").draining("1m")).with(agent("c").draining("1m"))
+    let draining = |short| agent(short).draining("1m").idle_for("2m");
+    world().with(draining("a")).with(draining("b")).with(draining("c"))
 }
 
 #[test]
 fn as_many_drains_are_undone_as_the_tasks_need() {
     assert_snapshot!(three_draining().tasks(1).plan(), @r"
     uncordon a: tasks: 1
-    retire c: idle since 11:59:00
-    retire b: idle since 11:59:00
+    retire c: idle since 11:58:00
+    retire b: idle since 11:58:00
     task 1: uncordons a (p1)
     a is cordoned: uncordon
     c is cordoned: retire
@@ -96,7 +97,7 @@ fn after_a_restart_a_cordon_counts_as_an_admins() {
 
 #[test]
 fn a_drain_that_is_not_connected_any_more_is_not_undone() {
-    let world = world().with(agent("a").draining("2m").unseen_for("61s")).tasks(1);
+    let world = world().with(agent("a").draining("2m").idle_for("2m").unseen_for("61s")).tasks(1);
     assert_snapshot!(world.plan(), @r"
     launch new1 cx23:nbg1: tasks: 1
     retire a: lost since 11:58:59

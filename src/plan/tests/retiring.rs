@@ -293,7 +293,7 @@ fn a_slow_boot_outlasts_the_idle_timeout_although_it_is_cordoned() {
 
 #[test]
 fn a_lost_agent_is_given_up_after_the_boot_timeout() {
-    let world = world().with(agent("a").unseen_for("9m")).with(agent("b").unseen_for("10m"));
+    let world = world().with(agent("a").unseen_for("9m")).with(agent("b").idle_for("9m").unseen_for("10m"));
     assert_snapshot!(world.plan(), @r"
     cordon b: lost since 11:50:00
     a is lost: kept, lost; given up at 12:01:00

@@ -140,6 +140,8 @@ fn keep(keep: &Keep) -> String {
         Keep::Needed => "kept, needed".to_owned(),
         Keep::Minimum => "kept, minimum".to_owned(),
         Keep::Settling { until } => format!("kept, settles until {}", clock(*until)),
+        Keep::MayWork { until } => format!("kept, may work until {}", clock(*until)),
+        Keep::Named => "kept, named by a task".to_owned(),
         Keep::CordonedByOthers => "kept, cordoned by others".to_owned(),
         Keep::ListingUnknown => "kept, listing unknown".to_owned(),
         Keep::InstanceNotListed => "kept, instance not listed".to_owned(),

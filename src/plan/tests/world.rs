@@ -156,6 +156,12 @@ impl World {
         name
     }
 
+    /// Id of the first account's instance number `index`.
+    pub fn machine_ids(&self, index: usize) -> crate::model::ids::InstanceId {
+        let Some(Listing::Known { instances, .. }) = self.snapshot.instances.get(&AccountId(0)) else { panic!() };
+        instances[index].id.clone()
+    }
+
     pub fn decided(&self) -> Plan {
         plan(&self.snapshot, &self.memory)
     }

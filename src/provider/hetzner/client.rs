@@ -10,8 +10,9 @@ use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use hcloud::apis::configuration::Configuration;
-use jiff::Timestamp;
-use reqwest::header::{AUTHORIZATION, CONTENT_TYPE, HeaderMap, HeaderValue};
+use jiff::fmt::rfc2822;
+use jiff::{SignedDuration, Timestamp};
+use reqwest::header::{AUTHORIZATION, CONTENT_TYPE, DATE, HeaderMap, HeaderValue};
 use reqwest::{Method, Response, StatusCode};
 use secrecy::{ExposeSecret, SecretString};
 use serde::de::DeserializeOwned;
@@ -35,6 +36,8 @@ const LARGEST_BODY: usize = 8 * 1024 * 1024;
 const UNKNOWN_RESET: Duration = Duration::from_mins(1);
 /// The window of the budget: a reset that lies further ahead is a clock that differs.
 const LONGEST_RESET: Duration = Duration::from_hours(1);
+/// Clocks that differ by more than this are corrected for: an instance's age is counted from Hetzner's time.
+const CLOCK_TOLERANCE: SignedDuration = SignedDuration::from_secs(5);
 /// Most of a text of the other side that is kept.
 const LONGEST_TEXT: usize = 2000;
 
@@ -60,6 +63,8 @@ pub(super) struct Client {
     token: SecretString,
     clock: Clock,
     limited_until: Mutex<Option<Timestamp>>,
+    /// How far Hetzner's clock is ahead of ours, by its last answer; nothing within the tolerance.
+    ahead: Mutex<SignedDuration>,
 }
 
 impl fmt::Debug for Client {
@@ -103,11 +108,34 @@ impl Client {
         configuration
             .base_path_mapping
             .insert(HETZNER.to_owned(), String::from(endpoint).trim_end_matches('/').to_owned());
-        Ok(Self { configuration, token, clock, limited_until: Mutex::new(None) })
+        Ok(Self { configuration, token, clock, limited_until: Mutex::new(None), ahead: Mutex::default() })
     }
 
     pub(super) fn now(&self) -> Timestamp {
         self.clock.now()
+    }
+
+    /// A time of Hetzner's by our clock.
+    pub(super) fn by_our_clock(&self, time: Timestamp) -> Timestamp {
+        time.checked_sub(self.ahead()).unwrap_or(time)
+    }
+
+    /// The time by Hetzner's clock.
+    pub(super) fn now_there(&self) -> Timestamp {
+        let now = self.clock.now();
+        now.checked_add(self.ahead()).unwrap_or(now)
+    }
+
+    fn ahead(&self) -> SignedDuration {
+        *self.ahead.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn compare_clocks(&self, headers: &HeaderMap) {
+        let parser = rfc2822::DateTimeParser::new();
+        let date = headers.get(DATE).and_then(|date| parser.parse_timestamp(date.to_str().ok()?).ok());
+        let Some(ahead) = date.map(|date| date.duration_since(self.clock.now())) else { return };
+        let ahead = if ahead.abs() <= CLOCK_TOLERANCE { SignedDuration::ZERO } else { ahead };
+        *self.ahead.lock().unwrap_or_else(PoisonError::into_inner) = ahead;
     }
 
     /// Asks for one thing.
@@ -193,6 +221,7 @@ impl Client {
         })?;
 
         let (status, headers) = (response.status(), response.headers().clone());
+        self.compare_clocks(&headers);
         if status == StatusCode::TOO_MANY_REQUESTS {
             return Err(self.limit(&headers));
         }
@@ -246,6 +275,7 @@ impl Client {
         let reset = headers
             .get("ratelimit-reset")
             .and_then(|value| Timestamp::from_second(value.to_str().ok()?.trim().parse().ok()?).ok())
+            .map(|reset| self.by_our_clock(reset))
             .filter(|reset| *reset > now)
             .unwrap_or_else(|| later(now, UNKNOWN_RESET))
             .min(later(now, LONGEST_RESET));

@@ -105,7 +105,7 @@ fn ours(server: &Server, launch: &Launch<'_>, client: &Client) -> Instance {
         pool: launch.pool.name.clone(),
         agent: launch.agent,
         state: servers::state(server.status.as_deref()),
-        created: time(server.created.as_deref()).unwrap_or_else(|| client.now()),
+        created: time(server.created.as_deref()).map_or_else(|| client.now(), |at| client.by_our_clock(at)),
         // An adopted one may come of an earlier try with another offer.
         offer: servers::offer(server).unwrap_or_else(|| launch.offer.clone()),
     }

@@ -27,8 +27,13 @@ pub(super) async fn list(client: &Client, installation: &InstallationId) -> Resu
         // removed on the strength of one.
         let whole = servers.total.is_none_or(|total| u64::try_from(distinct.len()).is_ok_and(|read| read >= total));
         if whole && servers.steady {
-            let now = client.now();
-            return Ok(distinct.into_iter().filter_map(|server| instance(server, installation, now)).collect());
+            let now = client.now_there();
+            let mut instances: Vec<Instance> =
+                distinct.into_iter().filter_map(|server| instance(server, installation, now)).collect();
+            for instance in &mut instances {
+                instance.created = client.by_our_clock(instance.created);
+            }
+            return Ok(instances);
         }
     }
     Err(Failure::Unanswered("GET /servers: not as many servers as it says there are".to_owned()))

@@ -8,7 +8,7 @@ use std::time::Duration;
 use axum::body::{Body, Bytes};
 use axum::extract::{Request, State};
 use axum::response::Response;
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 use secrecy::SecretString;
 use serde_json::{Value, json};
 
@@ -38,6 +38,8 @@ pub(super) struct Seen {
 /// How the API answers.
 pub(super) enum Reply {
     Json(u16, Value),
+    /// From an API whose clock is ahead.
+    ByAnotherClock(SignedDuration, Value),
     /// A 429 with this `RateLimit-Reset`.
     Limited(Option<String>),
     Html(u16),
@@ -72,11 +74,12 @@ impl Fake {
     ) -> Self {
         let calls = Arc::new(Mutex::new(Vec::new()));
         let script: Script = Box::new(script);
-        let app = axum::Router::new().fallback(answer).with_state(Arc::new((script, Arc::clone(&calls))));
+        let clock = Clock::manual(now());
+        let state = Arc::new((script, Arc::clone(&calls), clock.clone()));
+        let app = axum::Router::new().fallback(answer).with_state(state);
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
         let endpoint = format!("http://{}/v1/", listener.local_addr().unwrap());
         tokio::spawn(async { axum::serve(listener, app).await });
-        let clock = Clock::manual(now());
         let timeouts = Timeouts { connect: Duration::from_secs(5), request };
         let token = SecretString::from(TOKEN);
         let hetzner = Hetzner::with_timeouts(token, endpoint.parse().unwrap(), clock.clone(), timeouts).unwrap();
@@ -93,10 +96,10 @@ impl Fake {
     }
 }
 
-type Shared = Arc<(Script, Arc<Mutex<Vec<Seen>>>)>;
+type Shared = Arc<(Script, Arc<Mutex<Vec<Seen>>>, Clock)>;
 
 async fn answer(State(shared): State<Shared>, request: Request) -> Response {
-    let (script, calls) = &*shared;
+    let (script, calls, clock) = &*shared;
     let (parts, body) = request.into_parts();
     let body = axum::body::to_bytes(body, 1 << 20).await.unwrap();
     let header =
@@ -114,8 +117,13 @@ async fn answer(State(shared): State<Shared>, request: Request) -> Response {
         Reply::Usual => catalogue(&seen),
         other => other,
     };
-    let response = Response::builder();
+    let ahead = if let Reply::ByAnotherClock(ahead, _) = &reply { *ahead } else { SignedDuration::ZERO };
+    let date = (clock.now() + ahead).strftime("%a, %d %b %Y %H:%M:%S GMT").to_string();
+    let response = Response::builder().header("date", date);
     match reply {
+        Reply::ByAnotherClock(_, value) => {
+            response.header("content-type", "application/json").body(value.to_string().into())
+        }
         Reply::Json(status, value) => {
             response.status(status).header("content-type", "application/json").body(value.to_string().into())
         }

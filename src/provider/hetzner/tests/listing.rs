@@ -304,3 +304,15 @@ async fn what_does_not_exist_is_deleted_but_only_hetzner_can_say_so() {
     }
     assert!(fake.calls_of("DELETE /ssh_keys").is_empty());
 }
+
+#[tokio::test]
+async fn the_age_of_an_instance_is_counted_by_hetzners_clock() {
+    for minutes in [-30, 30] {
+        let ahead = jiff::SignedDuration::from_mins(minutes);
+        let servers = json!([server(1, launch_name().as_str(), &our_labels(Some(5)))]);
+        let fake = Fake::start(move |_| Reply::ByAnotherClock(ahead, list("servers", &servers))).await;
+        let instances = fake.hetzner.list(&installation()).await.unwrap();
+        let created: Timestamp = "2026-12-01T11:00:00Z".parse().unwrap();
+        assert_eq!(instances[0].created, created - ahead, "{minutes} minutes ahead");
+    }
+}
