@@ -193,7 +193,7 @@ fn an_undone_drain_is_renamed_by_nobody() {
 fn a_drain_undone_because_it_is_paid_for_counts_for_the_minimum() {
     let world = world()
         .pool(pool().billed_by("1h").min(1))
-        .with(agent("ending").launched("58m").draining("1m"))
+        .with(agent("ending").launched("58m").idle_for("10m").draining("1m"))
         .with(agent("paid").launched("63m").draining("5m"));
     assert_snapshot!(world.plan(), @r"
     uncordon paid: paid again, until 12:54:40
