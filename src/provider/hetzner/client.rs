@@ -103,11 +103,17 @@ impl Client {
         if endpoint.scheme() == "http" {
             builder = builder.tls_built_in_root_certs(false);
         }
-        let mut configuration =
-            Configuration { client: builder.build()?, user_agent: Some(agent.to_owned()), ..Configuration::default() };
-        configuration
-            .base_path_mapping
-            .insert(HETZNER.to_owned(), String::from(endpoint).trim_end_matches('/').to_owned());
+        let base = String::from(endpoint).trim_end_matches('/').to_owned();
+        // Each field by name: the default makes a client of its own, which reads all certificates of the system.
+        let configuration = Configuration {
+            base_path_mapping: [(HETZNER.to_owned(), base)].into_iter().collect(),
+            user_agent: Some(agent.to_owned()),
+            client: builder.build()?,
+            basic_auth: None,
+            oauth_access_token: None,
+            bearer_access_token: None,
+            api_key: None,
+        };
         Ok(Self { configuration, token, clock, limited_until: Mutex::new(None), ahead: Mutex::default() })
     }
 

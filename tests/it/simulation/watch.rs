@@ -208,6 +208,9 @@ impl Watch {
             Event::ServerDeleted { name, .. } => {
                 if by == By::Hand {
                     self.touch(name);
+                }
+                // A deletion by hand may take a while, so its end is not the hand's doing.
+                if self.machines.get(name).is_some_and(|machine| machine.touched) {
                     let of_it = |(record, launch): (&String, &String)| (launch == name).then(|| record.clone());
                     self.strays.extend(self.renamed.iter().filter_map(of_it));
                 }
