@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use jiff::Timestamp;
 
-use super::{AGENTS_RETURN, LISTING_LAG, SEEN_LATELY, count};
+use super::{AGENTS_RETURN, LISTING_LAG, SEEN_LATELY, WORK_SHOWS, count};
 use crate::model::action::MachineState;
 use crate::model::agent::Agent;
 use crate::model::ids::{AgentId, LaunchName};
@@ -160,7 +160,7 @@ impl<'a> Fleet<'a> {
         if state == MachineState::Failed
             && agent.is_none()
             && let Some(instance) = instance
-            && (self.unlisted_work || may_be_renamed(snapshot, memory, pool, instance, boots_until))
+            && (self.unlisted_work || may_be_renamed(of, &self.running, instance, boots_until))
         {
             state = MachineState::Busy;
         }
@@ -255,15 +255,16 @@ fn state(of: &OfPool<'_, '_>, parts: &Parts<'_>, boots_until: Timestamp, running
     }
 }
 
-/// Whether somebody may have renamed this instance or its record: with the shared secret only the name links the two. A
-/// connected agent with the pool's labels that belongs to nothing and was made while this instance booted may be its.
+/// Whether somebody may have renamed this instance or its record: with the shared secret only the name links the two.
+/// An agent at work with the pool's labels that belongs to nothing and was made while this instance booted may be its. One
+/// that is not at work is not waited for: it may be somebody else's, and the instance is billed.
 fn may_be_renamed(
-    snapshot: &Snapshot,
-    memory: &Memory,
-    pool: &Pool,
+    of: &OfPool<'_, '_>,
+    running: &HashMap<AgentId, u32>,
     instance: &Instance,
     boots_until: Timestamp,
 ) -> bool {
+    let OfPool { snapshot, memory, pool, .. } = *of;
     let names_an_instance = |agent: &Agent| {
         let listings = snapshot.instances.values();
         let mut instances = listings.flat_map(|listing| match listing {
@@ -280,14 +281,20 @@ fn may_be_renamed(
         // Two clocks: the provider's and the server's.
         later(agent.created, SEEN_LATELY) >= instance.created && agent.created <= later(boots_until, SEEN_LATELY)
     };
+    let at_work = |agent: &Agent| running.contains_key(&agent.id) || worked_lately(agent, snapshot.now);
     let labels = pool.effective_labels();
     instance.agent.is_none()
         && snapshot.agents.iter().any(|agent| {
-            seen_lately(agent, snapshot.now)
+            at_work(agent)
                 && booted_then(agent)
                 && labels.as_ref().is_none_or(|labels| AgentKind::new(agent, Some(pool)).labels() == *labels)
                 && !names_an_instance(agent)
         })
+}
+
+/// Whether an agent worked so lately that it may still be at work.
+pub(super) fn worked_lately(agent: &Agent, now: Timestamp) -> bool {
+    agent.last_work.is_some_and(|last_work| age(now, last_work) < WORK_SHOWS)
 }
 
 /// Whether an agent was heard of lately.

@@ -8,9 +8,9 @@ use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
 use super::demand::Demand;
-use super::fleet::{AgentKind, Fleet, Machine, seen_lately};
+use super::fleet::{AgentKind, Fleet, Machine, seen_lately, worked_lately};
 use super::matching::{Class, Closed, Group, Matching};
-use super::{PASSED_OVER, STUCK_AFTER, WORK_SHOWS};
+use super::{PASSED_OVER, STUCK_AFTER};
 use crate::model::action::{MachineState, Shared, TaskDecision, Wait};
 use crate::model::age;
 use crate::model::agent::Agent;
@@ -207,7 +207,7 @@ impl Doubt {
 
     /// A task is passed over, and this agent worked a moment ago.
     pub fn about(self, agent: &Agent) -> bool {
-        self.passed_over && agent.last_work.is_some_and(|last_work| age(self.now, last_work) < WORK_SHOWS)
+        self.passed_over && worked_lately(agent, self.now)
     }
 }
 

@@ -93,17 +93,22 @@ fn a_renamed_record_or_instance_stays_linked_with_the_shared_secret_too() {
     no steps
     a is busy: kept
     ");
-    // After a restart nothing tells any more; it is left alone while such an agent is there.
+    // After a restart nothing tells any more; it is left alone while such an agent is at work.
     assert_snapshot!(renamed().plan(), @r"
     no steps
     a is busy: kept
+    ");
+    let idle = agent("a").shared_secret().renamed("build7").idle_for("2m");
+    assert_snapshot!(shared().with(idle).plan(), @r"
+    delete instance a: never connected, launched 11:00:00
+    a is failed: delete_instance
     ");
 }
 
 #[test]
 fn a_failed_boot_is_not_taken_for_the_machine_of_an_agent_that_was_there_before() {
     let failed = instance("a").shared_secret().launched("11m");
-    let older = static_agent("build7").launched("20m");
+    let older = static_agent("build7").launched("20m").running(1);
     let world = world().pool(pool().shared_secret()).with(failed).with(older);
     assert_snapshot!(world.plan(), @r"
     delete instance a: never connected, launched 11:49:00
