@@ -122,14 +122,15 @@ fn leave(world: &World, rng: &mut StdRng, watch: &mut Watch) {
     }
 }
 
-/// Somebody meddles with our agents and servers, or with others' agents.
-pub fn meddle(world: &World, rng: &mut StdRng, setup: &Setup, watch: &mut Watch) {
+/// Somebody meddles with our agents and servers, or with others' agents. Not `between` two calls of a step that sets the
+/// same flag: there no cordon of an administrator's can be told from Picus's own.
+pub fn meddle(world: &World, rng: &mut StdRng, setup: &Setup, watch: &mut Watch, between: bool) {
     let agents = world.agents();
     let any = pick(rng, &agents).clone();
     let ours: Vec<AgentView> = agents.into_iter().filter(|agent| !watch.foreign.contains_key(&agent.id)).collect();
     let chosen = if ours.is_empty() || rng.random_bool(0.15) { any } else { pick(rng, &ours).clone() };
     let foreign = watch.foreign.contains_key(&chosen.id);
-    match rng.random_range(0..10) {
+    match rng.random_range(if between { 3 } else { 0 }..10) {
         0..3 if !chosen.no_schedule => {
             world.cordon(chosen.id);
             watch.touch(&chosen.name);
@@ -183,4 +184,18 @@ pub fn meddle(world: &World, rng: &mut StdRng, setup: &Setup, watch: &mut Watch)
         _ => {}
     }
     watch.absorb(world, By::Hand);
+}
+
+/// At times an administrator lets one of our agents that is cordoned take tasks again.
+pub fn second_thoughts(world: &World, rng: &mut StdRng, watch: &mut Watch) {
+    let agents = world.agents().into_iter();
+    let cordoned: Vec<AgentView> =
+        agents.filter(|agent| agent.no_schedule && !watch.foreign.contains_key(&agent.id)).collect();
+    if !cordoned.is_empty() && rng.random_bool(0.2) {
+        let chosen = pick(rng, &cordoned);
+        world.uncordon(chosen.id);
+        watch.touch(&chosen.name);
+        watch.admin_cordons.remove(&chosen.id);
+        watch.absorb(world, By::Hand);
+    }
 }

@@ -100,7 +100,7 @@ impl Life {
             hands::live(world, rng, setup, watch, work);
         }
         if rng.random_bool(0.05 * setup.trouble) {
-            hands::meddle(world, rng, setup, watch);
+            hands::meddle(world, rng, setup, watch, false);
         }
         if rng.random_bool(0.12 * setup.trouble) {
             let (what, fault) = trouble::draw(rng, setup);
@@ -155,8 +155,12 @@ impl Life {
             }
         }
         self.watch.acting = self.watch.acting.max(looked.len());
+        let mut has_steps = false;
         for &index in &looked {
-            self.pass(index);
+            has_steps |= self.pass(index);
+        }
+        if self.rng.random_bool(if has_steps { 0.4 } else { 0.05 }) {
+            self.between(&looked);
         }
         let die = self.setup.restarts && self.rng.random_bool(0.04);
         for &index in &looked {
@@ -182,6 +186,25 @@ impl Life {
         }
     }
 
+    /// The world moves on between a look and its steps, or in the middle of them.
+    fn between(&mut self, looked: &[usize]) {
+        for &index in looked {
+            self.processes[index].settle_for(&self.world, self.rng.random_range(0..5));
+        }
+        self.watch.check(&self.world);
+        let Self { setup, rng, world, work, watch, .. } = self;
+        watch.note(world.now(), "meanwhile");
+        if rng.random_bool(0.7) {
+            work.push(world, rng, setup);
+        }
+        if rng.random_bool(0.2 * setup.trouble / 3.0) {
+            hands::meddle(world, rng, setup, watch, true);
+        }
+        hands::second_thoughts(world, rng, watch);
+        world.advance(Duration::from_millis(rng.random_range(100..=3000)));
+        watch.absorb(world, By::Hand);
+    }
+
     fn begin(&mut self) {
         self.started += 1;
         let name = format!("picus{}", self.started);
@@ -199,18 +222,22 @@ impl Life {
         self.watch.check(&self.world);
     }
 
-    fn pass(&mut self, index: usize) {
+    /// Looks and begins; whether there is anything to do.
+    fn pass(&mut self, index: usize) -> bool {
         let process = &self.processes[index];
+        let mut has_steps = false;
         let line = match process.pass() {
             Pass::Skipped { why } => format!("{} skips: {}", process.name, first_line(&why)),
             Pass::Done { plan, .. } if plan.steps.is_empty() => format!("{} looks", process.name),
             Pass::Done { plan, .. } => {
+                has_steps = true;
                 let steps: Vec<String> =
                     plan.steps.iter().map(|step| format!("{} ({})", step.action, step.reason)).collect();
                 format!("{}: {}", process.name, steps.join("; "))
             }
         };
         self.note(&line);
+        has_steps
     }
 
     /// A pass without anything special, so long after the one before.

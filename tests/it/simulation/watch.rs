@@ -15,6 +15,9 @@ use super::setup::{INSTALLATION, Setup};
 /// `last_work` may lie a minute in the past, and a listing's times are whole seconds.
 const WORK_SLACK: Duration = Duration::from_secs(70);
 
+/// Between two passes, so also between a look and the end of its steps.
+const LONGEST_GAP: Duration = Duration::from_mins(6);
+
 /// Whose doing events are.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum By {
@@ -33,8 +36,26 @@ struct Machine {
     /// When it last had a task.
     worked: Option<Timestamp>,
     running: BTreeSet<TaskId>,
+    /// How long it was idle before its last work began, and when that was.
+    idled: Option<(Duration, Timestamp)>,
+    /// How long it had been idle when Picus cordoned it.
+    drained_after: Option<Duration>,
     /// Somebody did something to it by hand: it may end in any way.
     touched: bool,
+}
+
+impl Machine {
+    /// How long it has had no task.
+    fn idle(&self, now: Timestamp) -> Duration {
+        let since = self.connected.max(self.worked);
+        since.filter(|_| self.running.is_empty()).map_or(Duration::ZERO, |since| age(now, since))
+    }
+
+    /// The same as the look saw it that came to a step of now: a task may have slipped in since.
+    fn idle_at_look(&self, now: Timestamp) -> Duration {
+        let before = self.idled.filter(|(_, until)| age(now, *until) <= LONGEST_GAP).map(|(idle, _)| idle);
+        self.idle(now).max(before.unwrap_or_default())
+    }
 }
 
 /// Counts of a life.
@@ -155,6 +176,9 @@ impl Watch {
             Event::TaskStarted { task, agent, .. } => {
                 self.tally.moved = Some(at);
                 if let Some(machine) = self.machine(agent) {
+                    if machine.running.is_empty() {
+                        machine.idled = Some((machine.idle(at), at));
+                    }
                     machine.running.insert(task.clone());
                     machine.worked = Some(at);
                 }
@@ -177,6 +201,9 @@ impl Watch {
                 self.demand(by == By::Hand || !foreign, || format!("{name} of others was cordoned or uncordoned"));
                 let undone = by == By::Itself && !no_schedule && self.admin_cordons.contains(agent);
                 self.demand(!undone, || format!("an administrator's cordon of {name} was undone"));
+                if let Some(machine) = self.machine(name) {
+                    machine.drained_after = no_schedule.then(|| machine.idle_at_look(at));
+                }
             }
             Event::RecordDeleted { agent, name } => {
                 let foreign = self.foreign.contains_key(agent);
@@ -198,6 +225,8 @@ impl Watch {
                     connected: None,
                     worked: None,
                     running: BTreeSet::new(),
+                    idled: None,
+                    drained_after: None,
                     touched: false,
                 };
                 let pool = machine.pool.clone();
@@ -238,9 +267,10 @@ impl Watch {
             None => self.demand(age(at, machine.created) >= pool.boot_timeout, || {
                 format!("{name} was deleted while it booted, {} s old", age(at, machine.created).as_secs())
             }),
-            Some(connected) => {
+            Some(_) => {
                 self.demand(machine.running.is_empty(), || format!("{name} was deleted at work"));
-                let idle = age(at, machine.worked.unwrap_or(connected).max(connected)) + WORK_SLACK;
+                // A drain goes on after a task that slipped in.
+                let idle = machine.drained_after.unwrap_or_default().max(machine.idle(at)) + WORK_SLACK;
                 self.demand(pool.by_hour || idle >= pool.idle_timeout, || {
                     format!("{name} was retired though it had been idle for less than {} s", idle.as_secs())
                 });
