@@ -4,9 +4,11 @@
 
 pub mod action;
 pub mod agent;
+pub mod decision;
 pub mod ids;
 pub mod instance;
 pub mod labels;
+pub mod machine;
 pub mod memory;
 pub mod pool;
 pub mod snapshot;

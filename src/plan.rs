@@ -26,9 +26,11 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 
-use crate::model::action::{Action, Fate, Hold, Keep, Notice, Plan, PoolTotals, TaskDecision};
+use crate::model::action::{Action, Notice, Plan, PoolTotals};
 use crate::model::age;
+use crate::model::decision::{Hold, TaskDecision};
 use crate::model::ids::PoolName;
+use crate::model::machine::{Fate, Keep};
 use crate::model::memory::Memory;
 use crate::model::pool::AccountId;
 use crate::model::snapshot::{Listing, Snapshot};

@@ -7,7 +7,7 @@ use std::collections::{BTreeSet, HashMap, HashSet};
 
 use jiff::Timestamp;
 
-use crate::model::action::{Shared, TaskDecision, Wait};
+use crate::model::decision::{Shared, TaskDecision, Wait};
 use crate::model::ids::{PoolName, TaskId};
 use crate::model::labels::{Labels, Mismatch, effective, fit};
 use crate::model::pool::{Market, Pool};

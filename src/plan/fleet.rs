@@ -5,11 +5,11 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use jiff::Timestamp;
 
 use super::{AGENTS_RETURN, LISTING_LAG, SEEN_LATELY, WORK_SHOWS, count};
-use crate::model::action::MachineState;
 use crate::model::agent::Agent;
 use crate::model::ids::{AgentId, LaunchName};
 use crate::model::instance::{Instance, InstanceState};
 use crate::model::labels::{Labels, effective};
+use crate::model::machine::MachineState;
 use crate::model::memory::Memory;
 use crate::model::pool::Pool;
 use crate::model::snapshot::{Launching, Listing, Snapshot};

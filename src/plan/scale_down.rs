@@ -13,10 +13,11 @@ use super::scale_up::{is_usable, usable};
 use super::{
     AGENTS_RETURN, CORDON_SETTLES, DRAIN_TAKES, LISTING_LAG, PERIOD_MARGIN, RECORD_ABSENCE, RUNS_SHOW, WORK_SHOWS,
 };
-use crate::model::action::{Action, Fate, Keep, MachineDecision, MachineState, Reason, Step};
+use crate::model::action::{Action, Reason, Step};
 use crate::model::agent::Agent;
 use crate::model::ids::{AgentId, LaunchName};
 use crate::model::instance::Instance;
+use crate::model::machine::{Fate, Keep, MachineDecision, MachineState};
 use crate::model::memory::Memory;
 use crate::model::pool::{Billing, Pool};
 use crate::model::snapshot::{Listing, Snapshot};

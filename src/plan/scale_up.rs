@@ -13,8 +13,10 @@ use super::demand::Demand;
 use super::fleet::{Fleet, Machine};
 use super::matching::{Class, Closed, Group, Placed};
 use super::supply::{Supply, stuck_since};
-use crate::model::action::{Action, Hold, MachineState, Reason, Shared, Step, TaskDecision};
+use crate::model::action::{Action, Reason, Step};
+use crate::model::decision::{Hold, Shared, TaskDecision};
 use crate::model::ids::{AgentId, LaunchName, PoolName};
+use crate::model::machine::MachineState;
 use crate::model::memory::Memory;
 use crate::model::snapshot::Snapshot;
 

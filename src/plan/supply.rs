@@ -11,11 +11,12 @@ use super::demand::Demand;
 use super::fleet::{AgentKind, Fleet, Machine, seen_lately, worked_lately};
 use super::matching::{Class, Closed, Group, Matching};
 use super::{PASSED_OVER, STUCK_AFTER};
-use crate::model::action::{MachineState, Shared, TaskDecision, Wait};
 use crate::model::age;
 use crate::model::agent::Agent;
+use crate::model::decision::{Shared, TaskDecision, Wait};
 use crate::model::ids::{AgentId, PoolName, TaskId};
 use crate::model::labels::{Labels, fit};
+use crate::model::machine::MachineState;
 use crate::model::memory::Memory;
 use crate::model::snapshot::Snapshot;
 

@@ -2,10 +2,12 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::model::action::{Fate, Plan, Reason, TaskDecision};
+use crate::model::action::{Plan, Reason};
 use crate::model::agent::Agent;
+use crate::model::decision::TaskDecision;
 use crate::model::ids::{AgentId, InstanceId, LaunchName, PoolName};
 use crate::model::instance::Instance;
+use crate::model::machine::Fate;
 use crate::model::memory::{Cordon, LONGEST_PAUSE, Memory};
 use crate::model::pool::Pool;
 use crate::model::snapshot::{Listing, Snapshot};

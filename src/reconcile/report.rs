@@ -2,7 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use crate::model::action::{Hold, Notice, Plan, TaskDecision};
+use crate::model::action::{Notice, Plan};
+use crate::model::decision::{Hold, TaskDecision};
 use crate::model::ids::PoolName;
 use crate::model::memory::Trouble;
 use crate::model::snapshot::{Listing, Snapshot};

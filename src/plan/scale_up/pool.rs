@@ -5,10 +5,11 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use jiff::Timestamp;
 
-use crate::model::action::{Hold, MachineState};
+use crate::model::decision::Hold;
 use crate::model::ids::{AgentId, LaunchName};
 use crate::model::labels::Labels;
 use crate::model::later;
+use crate::model::machine::MachineState;
 use crate::model::memory::{Memory, pause_after};
 use crate::model::pool::{Billing, Market, Offer, Pool};
 use crate::model::snapshot::{Listing, Snapshot};

@@ -7,9 +7,10 @@ use proptest::test_runner::FileFailurePersistence;
 
 use super::execute::execute;
 use super::worlds::{extreme_worlds, worlds};
-use crate::model::action::{Action, Hold, Plan, Reason, TaskDecision};
+use crate::model::action::{Action, Plan, Reason};
 use crate::model::age;
 use crate::model::agent::Agent;
+use crate::model::decision::{Hold, TaskDecision};
 use crate::model::ids::{AgentId, InstanceId, LaunchName, PoolName, TaskId};
 use crate::model::instance::Instance;
 use crate::model::memory::Memory;

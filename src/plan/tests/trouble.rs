@@ -118,7 +118,7 @@ fn a_pool_whose_instances_never_connect_is_tried_at_growing_intervals_and_never_
         assert!(total.instances + total.launches <= 2);
         launches.extend(std::iter::repeat_n(pass / 6, total.launches as usize));
         for machine in &plan.machines {
-            if let (crate::model::action::Fate::Step { action: "retire" | "delete_instance", .. }, Some(name)) =
+            if let (crate::model::machine::Fate::Step { action: "retire" | "delete_instance", .. }, Some(name)) =
                 (&machine.fate, LaunchName::parse(&machine.name, &InstallationId::from("picus"), &PoolName::from("p1")))
             {
                 world.memory.launch_failed(&machine.pool, &name, "never connected".to_owned(), world.snapshot.now);

@@ -263,18 +263,17 @@ impl Watch {
         if machine.touched {
             return;
         }
-        match machine.connected {
-            None => self.demand(age(at, machine.created) >= pool.boot_timeout, || {
+        if machine.connected.is_some() {
+            self.demand(machine.running.is_empty(), || format!("{name} was deleted at work"));
+            // A drain goes on after a task that slipped in.
+            let idle = machine.drained_after.unwrap_or_default().max(machine.idle(at)) + WORK_SLACK;
+            self.demand(pool.by_hour || idle >= pool.idle_timeout, || {
+                format!("{name} was retired though it had been idle for less than {} s", idle.as_secs())
+            });
+        } else {
+            self.demand(age(at, machine.created) >= pool.boot_timeout, || {
                 format!("{name} was deleted while it booted, {} s old", age(at, machine.created).as_secs())
-            }),
-            Some(_) => {
-                self.demand(machine.running.is_empty(), || format!("{name} was deleted at work"));
-                // A drain goes on after a task that slipped in.
-                let idle = machine.drained_after.unwrap_or_default().max(machine.idle(at)) + WORK_SLACK;
-                self.demand(pool.by_hour || idle >= pool.idle_timeout, || {
-                    format!("{name} was retired though it had been idle for less than {} s", idle.as_secs())
-                });
-            }
+            });
         }
     }
 

@@ -1,6 +1,6 @@
 //! What is launched for which tasks, and what is not.
 
-use picus::model::action::{TaskDecision, Wait};
+use picus::model::decision::{TaskDecision, Wait};
 use picus::model::ids::TaskId;
 use picus::world::{Endpoint, agent, task};
 

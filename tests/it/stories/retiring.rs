@@ -1,6 +1,6 @@
 //! What is retired, when, and what is left alone.
 
-use picus::model::action::{Fate, Keep};
+use picus::model::machine::{Fate, Keep};
 use picus::world::{AnswerFault, Endpoint, Event, Fault, Race, agent, task};
 
 use crate::harness::{hours, kinds, minutes, picus, seconds};
