@@ -9,7 +9,7 @@ use std::time::Duration;
 use criterion::{BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
 use jiff::Timestamp;
 use picus::model::agent::Agent;
-use picus::model::ids::{AgentId, InstallationId, InstanceId, LaunchName, PoolName, TaskId};
+use picus::model::ids::{AgentId, InstallationId, InstanceId, LaunchName, PoolName, ServerMark, TaskId};
 use picus::model::instance::{Instance, InstanceState, OfferKey};
 use picus::model::labels::Labels;
 use picus::model::memory::Memory;
@@ -23,6 +23,10 @@ const KINDS: usize = 50;
 
 fn now() -> Timestamp {
     "2026-12-01T12:00:00Z".parse().unwrap_or(Timestamp::UNIX_EPOCH)
+}
+
+fn server() -> ServerMark {
+    ServerMark::from("bcdfghjk")
 }
 
 fn installation() -> InstallationId {
@@ -140,6 +144,7 @@ fn agents(pools: &[Pool], queue: &mut Queue) -> (Vec<Agent>, Vec<Instance>) {
                 id: InstanceId(number.to_string()),
                 name,
                 pool: pool.name.clone(),
+                server: Some(server()),
                 agent: Some(id),
                 state: InstanceState::Running,
                 created,
@@ -157,6 +162,7 @@ fn snapshot(tasks: usize) -> Snapshot {
     Snapshot {
         now: now(),
         installation: installation(),
+        server: server(),
         poll_interval: Duration::from_secs(10),
         pools,
         queue,

@@ -9,12 +9,14 @@
 //! | `demand` | which tasks could start now, and which pools could take them |
 //! | `supply` | which slots there are, and which task is laid on which, the way the server would give them out |
 //! | `matching` | that as many tasks as possible have a slot |
+//! | `period` | when an hour that is paid for ends |
 //! | `scale_up` | drains to undo and launches for what remains |
 //! | `scale_down` | what is retired, what is an orphan, what is left alone and why |
 
 mod demand;
 mod fleet;
 mod matching;
+mod period;
 mod scale_down;
 mod scale_up;
 mod supply;
@@ -64,6 +66,9 @@ pub const STUCK_AFTER: Duration = Duration::from_mins(5);
 /// A paid period's last minutes, in which an idle instance is retired: cordon, settle, two readings and the deletion
 /// take well under this with the default interval.
 pub const PERIOD_MARGIN: Duration = Duration::from_mins(2);
+/// An idle agent of ours that somebody else has cordoned makes room for waiting tasks only after this: whoever cordoned it
+/// may change his mind.
+pub const ROOM_PATIENCE: Duration = Duration::from_mins(2);
 /// Cordon, settle, read twice, delete: it takes about so long until an idle instance is gone.
 pub const DRAIN_TAKES: Duration = Duration::from_secs(20);
 
@@ -83,13 +88,14 @@ pub fn plan(snapshot: &Snapshot, memory: &Memory) -> Plan {
     let (mut decisions, needed) = laid.lay_waiting(snapshot, &demand);
     up.explain(&demand, &mut decisions);
     let (steps, undone) = up.steps(&loads, &unneeded);
-    let down = scale_down::scale_down(snapshot, memory, &fleet, &needed, &undone);
+    let beside = scale_down::Beside { needed: &needed, undone: &undone, short: &up.short(&decisions) };
+    let down = scale_down::scale_down(snapshot, memory, &fleet, &beside);
 
     let mut plan = Plan { steps, names_used: up.names_used, ..Plan::default() };
     plan.steps.extend(down.steps);
     plan.machines = down.machines;
     plan.tasks = demand.into_decisions(decisions);
-    plan.notices = notices(snapshot, &plan);
+    plan.notices = notices(snapshot, &fleet, &plan);
     plan.stale = stale_accounts(snapshot, &plan);
     plan.next_look = next_look(snapshot, &plan);
     for (index, pool) in snapshot.pools.iter().enumerate() {
@@ -125,7 +131,7 @@ fn stale_accounts(snapshot: &Snapshot, plan: &Plan) -> Vec<AccountId> {
     stale.into_iter().collect()
 }
 
-fn notices(snapshot: &Snapshot, plan: &Plan) -> Vec<Notice> {
+fn notices(snapshot: &Snapshot, fleet: &fleet::Fleet<'_>, plan: &Plan) -> Vec<Notice> {
     let mut notices = BTreeSet::new();
     for (task, decision) in &plan.tasks {
         if let TaskDecision::Stuck { agent, .. } = decision {
@@ -138,6 +144,9 @@ fn notices(snapshot: &Snapshot, plan: &Plan) -> Vec<Notice> {
         for instance in instances.iter().filter(|instance| !pools.contains(&instance.pool)) {
             notices.insert(Notice::StrayInstance { name: instance.name.clone(), pool: instance.pool.clone() });
         }
+    }
+    for instance in &fleet.of_other_servers {
+        notices.insert(Notice::OtherServersInstance { name: instance.name.clone() });
     }
     notices.into_iter().collect()
 }

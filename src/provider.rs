@@ -6,7 +6,7 @@ pub mod hetzner;
 use async_trait::async_trait;
 use jiff::Timestamp;
 
-use crate::model::ids::{AgentId, InstallationId, InstanceId, LaunchName};
+use crate::model::ids::{AgentId, InstallationId, InstanceId, LaunchName, ServerMark};
 use crate::model::instance::{Instance, OfferKey};
 use crate::model::pool::Offer;
 use crate::settings::PoolSettings;
@@ -49,6 +49,8 @@ pub trait Provider: Send + Sync {
 pub struct Launch<'a> {
     /// This installation, for the labels.
     pub installation: &'a InstallationId,
+    /// The Woodpecker server, for the labels.
+    pub server: &'a ServerMark,
     /// The pool, for its launch settings and for the labels.
     pub pool: &'a PoolSettings,
     /// Name of the instance.
@@ -138,6 +140,8 @@ impl ProviderError {
 pub mod label {
     /// The installation; the listing asks for it.
     pub const INSTALLATION: &str = "picus";
+    /// Mark of the Woodpecker server: two installations of one name do not touch each other's instances.
+    pub const SERVER: &str = "picus-server";
     /// The pool.
     pub const POOL: &str = "picus-pool";
     /// Id of the agent record; absent where agents register with the shared secret.

@@ -164,6 +164,8 @@ pub enum Reason {
         /// When the last minutes of the new period begin.
         until: Timestamp,
     },
+    /// Tasks wait that its pool, which is at its maximum, could launch an instance for; this one takes none of them.
+    MakesRoom,
     /// The boot timeout has passed without a first contact.
     NeverConnected {
         /// When it was launched.
@@ -189,6 +191,7 @@ impl fmt::Display for Reason {
             Self::Idle { since } => write!(f, "idle since {since:.0}"),
             Self::PeriodEnds { ends } => write!(f, "idle, and the paid period ends at {ends:.0}"),
             Self::PaidAgain { until } => write!(f, "paid for again, of use until {until:.0}"),
+            Self::MakesRoom => f.write_str("idle, takes none of the tasks that wait, and the maximum is reached"),
             Self::NeverConnected { launched } => write!(f, "launched at {launched:.0}, never connected"),
             Self::ContactLost { last_contact } => write!(f, "not heard of since {last_contact:.0}"),
             Self::RecordGone => f.write_str("its agent record is gone"),
@@ -215,6 +218,11 @@ pub enum Notice {
         /// The pool in its labels.
         pool: PoolName,
     },
+    /// An instance with the name of this installation was launched for another Woodpecker server; it is left alone.
+    OtherServersInstance {
+        /// Its name.
+        name: LaunchName,
+    },
 }
 
 impl fmt::Display for Notice {
@@ -228,6 +236,11 @@ impl fmt::Display for Notice {
                 f,
                 "instance {name} belongs to pool {pool}, which is not configured: it is billed and left alone; \
                  configure the pool or delete the instance"
+            ),
+            Self::OtherServersInstance { name } => write!(
+                f,
+                "instance {name} was launched for another Woodpecker server, or for this one under another address, and has \
+                 no agent here: it is billed and left alone; give each installation its own PICUS_ID, or delete the instance"
             ),
         }
     }

@@ -70,6 +70,27 @@ text_id! {
     InstallationId
 }
 
+text_id! {
+    /// Which Woodpecker server an instance was launched for, short enough for a label: see [`ServerMark::of`].
+    ServerMark
+}
+
+impl ServerMark {
+    /// The mark of the server at this address: host, port and path, so that `http` and `https` make no difference.
+    #[must_use]
+    pub fn of(server: &url::Url) -> Self {
+        let port = server.port().map(|port| format!(":{port}")).unwrap_or_default();
+        let address = format!("{}{port}{}", server.host_str().unwrap_or_default(), server.path().trim_end_matches('/'));
+        let mut rest = scramble(hash(&address));
+        let mut mark = String::new();
+        for _ in 0..SUFFIX_LENGTH {
+            mark.push(letter(rest));
+            rest /= SUFFIX_LETTERS.len() as u64;
+        }
+        Self(mark)
+    }
+}
+
 /// Letters of a launch name's suffix: no vowels (no words), nothing that looks like something else.
 const SUFFIX_LETTERS: &[u8; 27] = b"bcdfghjkmnpqrstvwxz23456789";
 /// Random letters of a suffix; two check letters follow.
@@ -148,12 +169,13 @@ fn letter(number: u64) -> char {
 }
 
 fn check_letters(text: &str) -> [char; 2] {
-    // FNV-1a; the check is against accidents, not against attackers.
-    let hash = text
-        .bytes()
-        .fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3));
-    let hash = scramble(hash);
+    let hash = scramble(hash(text));
     [letter(hash), letter(hash >> 32)]
+}
+
+/// FNV-1a, the same in every release; against accidents, not against attackers.
+fn hash(text: &str) -> u64 {
+    text.bytes().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3))
 }
 
 /// Spreads consecutive numbers over the whole range (the finaliser of splitmix64).
@@ -195,6 +217,22 @@ mod tests {
         assert_eq!(LaunchName::parse(theirs.as_str(), &InstallationId::from("1"), &pool), None);
         assert_eq!(LaunchName::pool_of(theirs.as_str(), &InstallationId::from("1")), None);
     }
+
+    #[test]
+    fn a_servers_mark_is_a_label_and_tells_servers_apart_but_not_http_from_https() {
+        let of = |url: &str| ServerMark::of(&url.parse().unwrap());
+        assert_eq!(of("https://ci.example.com"), ServerMark::from(EXAMPLE));
+        assert_eq!(of("https://ci.example.com/"), of("http://ci.example.com"));
+        for other in
+            ["https://ci.example.org", "https://ci.example.com:8000", "https://ci.example.com/ci", "http://[::1]"]
+        {
+            assert_ne!(of(other), of("https://ci.example.com"), "{other}");
+            assert_eq!(of(other).0.len(), SUFFIX_LENGTH);
+        }
+    }
+
+    /// Instances carry it: it must not change from one release to the next.
+    const EXAMPLE: &str = "ww4b9zv9";
 
     #[test]
     fn ids_read_back_as_they_were_written() {

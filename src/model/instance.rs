@@ -5,7 +5,7 @@ use std::fmt;
 use jiff::Timestamp;
 use serde::Serialize;
 
-use super::ids::{AgentId, InstanceId, LaunchName, PoolName};
+use super::ids::{AgentId, InstanceId, LaunchName, PoolName, ServerMark};
 
 /// A machine that carries this installation's labels.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -16,6 +16,8 @@ pub struct Instance {
     pub name: LaunchName,
     /// The pool in its labels.
     pub pool: PoolName,
+    /// The Woodpecker server in its labels. `None`: not told.
+    pub server: Option<ServerMark>,
     /// The agent record in its labels. `None`: it registers itself with the shared secret; the record has its name.
     pub agent: Option<AgentId>,
     /// State at the provider.

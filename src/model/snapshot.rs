@@ -6,7 +6,7 @@ use std::time::Duration;
 use jiff::Timestamp;
 
 use super::agent::Agent;
-use super::ids::{AgentId, InstallationId, InstanceId, LaunchName, PoolName};
+use super::ids::{AgentId, InstallationId, InstanceId, LaunchName, PoolName, ServerMark};
 use super::instance::{Instance, OfferKey};
 use super::pool::{AccountId, Pool};
 use super::task::Task;
@@ -18,6 +18,8 @@ pub struct Snapshot {
     pub now: Timestamp,
     /// This installation.
     pub installation: InstallationId,
+    /// The Woodpecker server it serves.
+    pub server: ServerMark,
     /// Time until the next pass at the latest; bounds how early a closing billing window must be used.
     pub poll_interval: Duration,
     /// The pools in the order of the settings.

@@ -53,6 +53,21 @@ impl Machine<'_> {
         self.agent.is_some_and(|agent| snapshot.in_flight.undone.contains(&agent.id))
     }
 
+    /// Whether it counts for its pool's minimum: it can take work of its scope, now or once booted.
+    pub fn is_usable(&self, snapshot: &Snapshot) -> bool {
+        (!self.in_flight || self.undone(snapshot))
+            && match self.state {
+                MachineState::Booting => true,
+                MachineState::Busy | MachineState::Idle => self.connected(snapshot.now) && self.fits_pool,
+                MachineState::Cordoned if self.undone(snapshot) => self.connected(snapshot.now) && self.fits_pool,
+                MachineState::Cordoned
+                | MachineState::Lost
+                | MachineState::Failed
+                | MachineState::Orphan
+                | MachineState::Deleting => false,
+            }
+    }
+
     /// Slots that nothing runs on.
     pub fn free(&self) -> u32 {
         self.agent.map_or(0, |agent| agent.capacity.saturating_sub(self.running))
@@ -67,6 +82,8 @@ pub(super) struct Fleet<'a> {
     pub running: HashMap<AgentId, u32>,
     /// Records that belong to a machine of ours.
     pub ours: BTreeSet<AgentId>,
+    /// Instances of configured pools that were launched for another Woodpecker server and have no record at this one.
+    pub of_other_servers: Vec<&'a Instance>,
     /// A task runs on an agent whose record is not listed, so an instance without record may be that one.
     unlisted_work: bool,
 }
@@ -79,7 +96,8 @@ impl<'a> Fleet<'a> {
         }
         let records = Records::new(&snapshot.agents);
         let unlisted_work = running.keys().any(|agent| !records.by_id.contains_key(agent));
-        let mut fleet = Self { machines: Vec::new(), running, ours: BTreeSet::new(), unlisted_work };
+        let mut fleet =
+            Self { machines: Vec::new(), running, ours: BTreeSet::new(), of_other_servers: Vec::new(), unlisted_work };
         for (index, pool) in snapshot.pools.iter().enumerate() {
             let listed = matches!(snapshot.instances.get(&pool.account), Some(Listing::Known { .. }));
             let of = OfPool { snapshot, memory, index, pool, listed, wanted: pool.effective_labels() };
@@ -103,6 +121,12 @@ impl<'a> Fleet<'a> {
         count(self.machines.iter().filter(exists).count())
     }
 
+    /// Machines of a pool that count for its minimum.
+    pub fn usable(&self, snapshot: &Snapshot, pool: usize) -> u32 {
+        let counts = |machine: &&Machine<'_>| machine.pool == pool && machine.is_usable(snapshot);
+        count(self.machines.iter().filter(counts).count())
+    }
+
     fn add_pool(&mut self, of: &OfPool<'a, '_>, records: &Records<'a>) {
         let OfPool { snapshot, memory, pool, .. } = *of;
         let instances: &[Instance] = match snapshot.instances.get(&pool.account) {
@@ -111,8 +135,14 @@ impl<'a> Fleet<'a> {
         };
         let mut names: BTreeSet<&str> = BTreeSet::new();
         for instance in instances.iter().filter(|instance| instance.pool == pool.name) {
-            names.insert(instance.name.as_str());
             let agent = records.of(instance.agent, instance.name.as_str(), memory.records.get(&instance.id).copied());
+            if is_of_another_server(snapshot, instance)
+                && agent.is_none_or(|agent| agent.name != instance.name.as_str())
+            {
+                self.of_other_servers.push(instance);
+                continue;
+            }
+            names.insert(instance.name.as_str());
             self.push(of, Parts { instance: Some(instance), agent, launching: None, twin: false });
         }
         for launching in snapshot.in_flight.launches.iter().filter(|launch| launch.pool == pool.name) {
@@ -184,6 +214,12 @@ impl<'a> Fleet<'a> {
             state,
         });
     }
+}
+
+/// Whether an instance was launched for another server, or for this one under an earlier address. If its record is here it
+/// is ours all the same.
+fn is_of_another_server(snapshot: &Snapshot, instance: &Instance) -> bool {
+    instance.server.as_ref().is_some_and(|server| *server != snapshot.server)
 }
 
 /// What the machines of one pool have in common.

@@ -3,26 +3,25 @@
 //! Nothing busy, foreign or unknown is touched. Absence is evidence only once it has lasted, and the executor asks once
 //! more before it deletes.
 
+mod room;
+
 use std::collections::{BTreeMap, BTreeSet};
-use std::time::Duration;
 
 use jiff::Timestamp;
 
 use super::fleet::{Fleet, Machine, seen_lately};
-use super::scale_up::{is_usable, usable};
-use super::{
-    AGENTS_RETURN, CORDON_SETTLES, DRAIN_TAKES, LISTING_LAG, PERIOD_MARGIN, RECORD_ABSENCE, RUNS_SHOW, WORK_SHOWS,
-};
+use super::period::closing_window;
+use super::{AGENTS_RETURN, CORDON_SETTLES, DRAIN_TAKES, LISTING_LAG, RECORD_ABSENCE, RUNS_SHOW, WORK_SHOWS};
 use crate::model::action::{Action, Reason, Step};
 use crate::model::agent::Agent;
 use crate::model::ids::{AgentId, LaunchName};
 use crate::model::instance::Instance;
+use crate::model::later;
 use crate::model::machine::{Fate, Keep, MachineDecision, MachineState};
 use crate::model::memory::Memory;
 use crate::model::pool::{Billing, Pool};
 use crate::model::snapshot::{Listing, Snapshot};
 use crate::model::task::Task;
-use crate::model::{age, later};
 
 /// What scaling down decided.
 #[derive(Debug)]
@@ -31,14 +30,21 @@ pub(super) struct ScaleDown {
     pub machines: Vec<MachineDecision>,
 }
 
-pub(super) fn scale_down(
-    snapshot: &Snapshot,
-    memory: &Memory,
-    fleet: &Fleet<'_>,
-    needed: &BTreeSet<&str>,
-    undone: &BTreeMap<AgentId, Reason>,
-) -> ScaleDown {
-    let judge = Judge { snapshot, memory, needed, undone };
+/// What the rest of the plan says of the machines.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Beside<'a> {
+    /// Names of machines of ours that tasks are laid on.
+    pub needed: &'a BTreeSet<&'a str>,
+    /// Agents whose drain scaling up undoes, and why.
+    pub undone: &'a BTreeMap<AgentId, Reason>,
+    /// How many more instances each pool would launch if it were not at its maximum.
+    pub short: &'a [u32],
+}
+
+pub(super) fn scale_down(snapshot: &Snapshot, memory: &Memory, fleet: &Fleet<'_>, beside: &Beside<'_>) -> ScaleDown {
+    let Beside { needed, undone, short } = *beside;
+    let in_the_way = room::in_the_way(snapshot, memory, fleet, needed, short);
+    let judge = Judge { snapshot, memory, needed, undone, in_the_way: &in_the_way };
     let mut verdicts: Vec<Verdict> = fleet.machines.iter().map(|machine| judge.verdict(machine)).collect();
     for pool in 0..snapshot.pools.len() {
         keep_minimum(snapshot, fleet, pool, &mut verdicts);
@@ -78,10 +84,10 @@ enum Verdict {
 
 /// Idle machines are due longest idle first, and no more of them than the minimum allows.
 fn keep_minimum(snapshot: &Snapshot, fleet: &Fleet<'_>, pool: usize, verdicts: &mut [Verdict]) {
-    let mut spare = usable(snapshot, fleet, pool).saturating_sub(snapshot.pools[pool].min);
+    let mut spare = fleet.usable(snapshot, pool).saturating_sub(snapshot.pools[pool].min);
     let mut due: BTreeMap<(Timestamp, &str), usize> = BTreeMap::new();
     for (index, machine) in fleet.machines.iter().enumerate() {
-        let counts_for_minimum = machine.pool == pool && is_usable(snapshot, machine);
+        let counts_for_minimum = machine.pool == pool && machine.is_usable(snapshot);
         if let (true, Verdict::Do(Action::Cordon { .. }, reason)) = (counts_for_minimum, &verdicts[index]) {
             let since = match reason {
                 Reason::Idle { since } => *since,
@@ -89,6 +95,7 @@ fn keep_minimum(snapshot: &Snapshot, fleet: &Fleet<'_>, pool: usize, verdicts: &
                 Reason::TasksWait { .. }
                 | Reason::BelowMinimum { .. }
                 | Reason::PaidAgain { .. }
+                | Reason::MakesRoom
                 | Reason::NeverConnected { .. }
                 | Reason::ContactLost { .. }
                 | Reason::RecordGone
@@ -114,6 +121,8 @@ struct Judge<'a> {
     needed: &'a BTreeSet<&'a str>,
     /// Agents whose drain scaling up undoes, and why.
     undone: &'a BTreeMap<AgentId, Reason>,
+    /// Names of machines that make room for waiting tasks.
+    in_the_way: &'a BTreeSet<&'a str>,
 }
 
 impl Judge<'_> {
@@ -163,7 +172,8 @@ impl Judge<'_> {
             return Verdict::Keep(Keep::InstanceNotListed);
         }
         match self.due(machine, pool, agent).and_then(|reason| self.in_time(machine, pool, reason)) {
-            Ok(reason) => Verdict::Do(Action::Cordon { agent: agent.id, name: agent.name.clone() }, reason),
+            Ok(reason) => Verdict::Do(cordon(agent), reason),
+            Err(_) if self.in_the_way.contains(machine.name) => Verdict::Do(cordon(agent), Reason::MakesRoom),
             Err(keep) => Verdict::Keep(keep),
         }
     }
@@ -234,6 +244,7 @@ impl Judge<'_> {
                 Reason::ContactLost { last_contact: agent.last_contact.unwrap_or(machine.launched) }
             }
             Err(_) if cordon.ours => Reason::Idle { since: self.idle_since(machine, agent) },
+            Err(_) if self.in_the_way.contains(machine.name) => Reason::MakesRoom,
             Err(_) => return Verdict::Keep(Keep::CordonedByOthers),
         };
         let until = self.shows_its_runs(machine, agent);
@@ -277,8 +288,7 @@ impl Judge<'_> {
         if self.now() < until {
             return Verdict::Keep(Keep::LostLately { until });
         }
-        let action = Action::Cordon { agent: agent.id, name: agent.name.clone() };
-        Verdict::Do(action, Reason::ContactLost { last_contact })
+        Verdict::Do(cordon(agent), Reason::ContactLost { last_contact })
     }
 
     fn record_without_instance(&self, agent: &Agent) -> Verdict {
@@ -326,22 +336,6 @@ impl Judge<'_> {
     }
 }
 
-/// The last part of the started period: when it opens and when it ends. It opens early enough that a pass falls into it
-/// however sparse they are.
-pub(super) fn closing_window(
-    now: Timestamp,
-    poll_interval: Duration,
-    launched: Timestamp,
-    period: Duration,
-) -> (Timestamp, Timestamp) {
-    let lived = age(now, launched).as_secs();
-    let started = lived / period.as_secs().max(1) + 1;
-    let ends = later(launched, Duration::from_secs(started.saturating_mul(period.as_secs().max(1))));
-    let margin = PERIOD_MARGIN.saturating_add(poll_interval.saturating_mul(2));
-    let margin = margin.min(period / 2);
-    (ends.checked_sub(margin).unwrap_or(launched), ends)
-}
-
 /// The boot timeout has passed. Its record, if there is one, says that it was never there.
 fn never_connected(machine: &Machine<'_>, agent: Option<&Agent>) -> Verdict {
     let reason = Reason::NeverConnected { launched: machine.launched };
@@ -351,6 +345,10 @@ fn never_connected(machine: &Machine<'_>, agent: Option<&Agent>) -> Verdict {
         // A launch that no listing has shown within the boot timeout; the loop forgets it.
         (None, None) => Verdict::Keep(Keep::InFlight),
     }
+}
+
+fn cordon(agent: &Agent) -> Action {
+    Action::Cordon { agent: agent.id, name: agent.name.clone() }
 }
 
 fn delete(instance: &Instance) -> Action {

@@ -8,15 +8,13 @@ mod pool;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use self::pool::{Names, PoolUp, Undo};
-use super::count;
 use super::demand::Demand;
-use super::fleet::{Fleet, Machine};
+use super::fleet::Fleet;
 use super::matching::{Class, Closed, Group, Placed};
 use super::supply::{Supply, stuck_since};
 use crate::model::action::{Action, Reason, Step};
 use crate::model::decision::{Hold, Shared, TaskDecision};
 use crate::model::ids::{AgentId, LaunchName, PoolName};
-use crate::model::machine::MachineState;
 use crate::model::memory::Memory;
 use crate::model::snapshot::Snapshot;
 
@@ -85,7 +83,7 @@ pub(super) fn scale_up<'a>(
     for ((index, pool), uncovered) in pools.iter_mut().enumerate().zip(uncovered) {
         pool.uncovered = uncovered;
         pool.undo_paid(snapshot);
-        pool.reach_minimum(usable(snapshot, fleet, index), &mut names);
+        pool.reach_minimum(fleet.usable(snapshot, index), &mut names);
         // In the order in which tasks are laid on them.
         pool.launches.sort();
     }
@@ -181,29 +179,34 @@ impl ScaleUp<'_> {
         }
     }
 
+    /// How many more instances each pool would launch, for tasks or its minimum, if it were not at its maximum.
+    pub fn short(&self, decisions: &[TaskDecision]) -> Vec<u32> {
+        let index: HashMap<&PoolName, usize> =
+            self.pools.iter().enumerate().map(|(index, pool)| (&pool.pool.name, index)).collect();
+        let mut held = vec![0_u32; self.pools.len()];
+        for decision in decisions {
+            if let TaskDecision::Held { why } = decision
+                && let Some((pool, _)) = why.iter().find(|(_, hold)| matches!(hold, Hold::AtMaximum { .. }))
+            {
+                held[index[pool]] += 1;
+            }
+        }
+        let short = |(pool, held): (&PoolUp<'_>, u32)| match pool.hold() {
+            Hold::AtMaximum { .. } if pool.room == 0 => {
+                held.div_ceil(pool.pool.slots.max(1)).max(pool.pool.min.saturating_sub(pool.have))
+            }
+            Hold::AtMaximum { .. }
+            | Hold::SoldOut { .. }
+            | Hold::Refused { .. }
+            | Hold::Trouble { .. }
+            | Hold::ListingUnknown { .. }
+            | Hold::NotReady { .. } => 0,
+        };
+        self.pools.iter().zip(held).map(short).collect()
+    }
+
     /// Tasks of a pool that could start and that no slot covered before this.
     pub fn uncovered(&self, pool: usize) -> u32 {
         self.pools[pool].uncovered
     }
-}
-
-/// Whether a machine counts for its pool's minimum: it can take work of its scope, now or once booted.
-pub(super) fn is_usable(snapshot: &Snapshot, machine: &Machine<'_>) -> bool {
-    (!machine.in_flight || machine.undone(snapshot))
-        && match machine.state {
-            MachineState::Booting => true,
-            MachineState::Busy | MachineState::Idle => machine.connected(snapshot.now) && machine.fits_pool,
-            MachineState::Cordoned if machine.undone(snapshot) => machine.connected(snapshot.now) && machine.fits_pool,
-            MachineState::Cordoned
-            | MachineState::Lost
-            | MachineState::Failed
-            | MachineState::Orphan
-            | MachineState::Deleting => false,
-        }
-}
-
-/// Machines of a pool that count for its minimum.
-pub(super) fn usable(snapshot: &Snapshot, fleet: &Fleet<'_>, pool: usize) -> u32 {
-    let counts = |machine: &&Machine<'_>| machine.pool == pool && is_usable(snapshot, machine);
-    count(fleet.machines.iter().filter(counts).count())
 }

@@ -11,6 +11,7 @@ mod orphans;
 mod outages;
 mod properties;
 mod retiring;
+mod room;
 mod scale_up;
 mod task;
 mod text;

@@ -16,7 +16,7 @@ use super::{Reconciler, State};
 use crate::bootstrap;
 use crate::model::action::{Action, Step};
 use crate::model::agent::Agent;
-use crate::model::ids::{AgentId, InstanceId, LaunchName};
+use crate::model::ids::{AgentId, InstanceId, LaunchName, ServerMark};
 use crate::model::instance::OfferKey;
 use crate::model::memory::{Cordon, REFUSAL_PAUSE, Refusal, SOLD_OUT_PAUSE};
 use crate::model::pool::AccountId;
@@ -127,7 +127,8 @@ impl Reconciler {
         };
         let user_data = bootstrap::user_data(&pool.agent, &image, name, secret);
         let installation = &self.0.settings.installation;
-        let launch = Launch { installation, pool, name, agent, offer, user_data: &user_data };
+        let server = &ServerMark::of(&self.0.settings.woodpecker.server);
+        let launch = Launch { installation, server, pool, name, agent, offer, user_data: &user_data };
         account.provider.launch(&launch).await?;
         Ok(())
     }
@@ -154,6 +155,11 @@ impl Reconciler {
         let before = self.0.woodpecker.agent(agent).await?;
         // It is remembered as ours until it is seen undone: a heartbeat that read the record before may write the flag back.
         self.0.woodpecker.set_no_schedule(agent, &before.name, false).await?;
+        if self.0.woodpecker.agent(agent).await?.no_schedule {
+            return Err(Failure::Changed("the server kept the cordon"));
+        }
+        // From here on a cordon is somebody else's.
+        self.state().memory.cordons.remove(&agent);
         Ok(())
     }
 

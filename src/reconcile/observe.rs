@@ -7,7 +7,7 @@ use jiff::{SignedDuration, Timestamp};
 
 use super::{Reconciler, State};
 use crate::model::agent::Agent;
-use crate::model::ids::{AgentId, InstanceId};
+use crate::model::ids::{AgentId, InstanceId, ServerMark};
 use crate::model::instance::Instance;
 use crate::model::pool::{AccountId, Billing, Pool};
 use crate::model::snapshot::{InFlight, Launching, Listing, Queue, Snapshot};
@@ -160,6 +160,7 @@ impl Reconciler {
         Snapshot {
             now,
             installation: self.0.settings.installation.clone(),
+            server: ServerMark::of(&self.0.settings.woodpecker.server),
             poll_interval: self.0.settings.poll_interval,
             pools: self.0.settings.pools.iter().map(|pool| state.pool(pool)).collect(),
             queue: woodpecker.queue.clone(),

@@ -183,7 +183,7 @@ mod tests {
     use jiff::Timestamp;
 
     use super::*;
-    use crate::model::ids::InstallationId;
+    use crate::model::ids::{InstallationId, ServerMark};
     use crate::model::snapshot::{InFlight, Queue};
 
     fn at(time: &str) -> Timestamp {
@@ -194,6 +194,7 @@ mod tests {
         Snapshot {
             now: at(now),
             installation: InstallationId::from("picus"),
+            server: ServerMark::from("thisone"),
             poll_interval: Duration::from_secs(10),
             pools: Vec::new(),
             queue: Queue::default(),

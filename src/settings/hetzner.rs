@@ -17,7 +17,7 @@ const LONGEST_LABEL: usize = 63;
 const LONGEST_PREFIX: usize = 253;
 
 /// Keys that Picus itself sets on every instance (`provider::label`).
-const OWN_KEYS: [&str; 3] = ["picus", "picus-pool", "picus-agent"];
+const OWN_KEYS: [&str; 4] = ["picus", "picus-server", "picus-pool", "picus-agent"];
 
 /// The account of a pool.
 pub struct Account {
@@ -206,11 +206,11 @@ fn is_label_part(text: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::provider::label::{AGENT, INSTALLATION, POOL};
+    use crate::provider::label::{AGENT, INSTALLATION, POOL, SERVER};
 
     #[test]
     fn our_own_keys_are_those_of_the_providers() {
-        assert_eq!(OWN_KEYS, [INSTALLATION, POOL, AGENT]);
+        assert_eq!(OWN_KEYS, [INSTALLATION, SERVER, POOL, AGENT]);
     }
 
     #[test]

@@ -15,7 +15,7 @@ use crate::model::pool::{Billing, Market, Offer, Pool};
 use crate::model::snapshot::{Listing, Snapshot};
 use crate::plan::count;
 use crate::plan::fleet::{AgentKind, Fleet};
-use crate::plan::scale_down::closing_window;
+use crate::plan::period::closing_window;
 use crate::plan::supply::Doubt;
 
 /// Gives out launch names that nothing has yet.
@@ -171,7 +171,7 @@ impl<'a> PoolUp<'a> {
         if !matches!(snapshot.instances.get(&self.pool.account), Some(Listing::Known { .. })) {
             return;
         }
-        for drain in self.drains.iter_mut().filter(|drain| drain.undo.is_none()) {
+        for drain in self.drains.iter_mut().filter(|drain| drain.undo.is_none() && drain.usable) {
             let (until, _) = closing_window(snapshot.now, snapshot.poll_interval, drain.launched, period);
             if snapshot.now < until {
                 drain.undo = Some(Undo::PaidAgain { until });

@@ -5,7 +5,7 @@ use jiff::Timestamp;
 use super::task::task;
 use super::world::{Part, World, ago, installation, labels, now, offer};
 use crate::model::agent::Agent;
-use crate::model::ids::{AgentId, InstanceId, PoolName};
+use crate::model::ids::{AgentId, InstanceId, PoolName, ServerMark};
 use crate::model::instance::{Instance, InstanceState};
 use crate::model::labels::Labels;
 use crate::model::memory::Cordon;
@@ -40,6 +40,7 @@ pub fn agent(short: &str) -> MachineBuilder {
         in_flight: false,
         missing_for: None,
         record_deleted: false,
+        server: super::world::server(),
     }
 }
 
@@ -83,6 +84,7 @@ pub struct MachineBuilder {
     no_schedule: bool,
     state: InstanceState,
     shared_secret: bool,
+    server: ServerMark,
     in_flight: bool,
     missing_for: Option<Timestamp>,
     record_deleted: bool,
@@ -211,6 +213,12 @@ impl MachineBuilder {
         self
     }
 
+    /// Launched for another Woodpecker server.
+    pub fn of_another_server(mut self) -> Self {
+        self.server = ServerMark::from("another");
+        self
+    }
+
     pub fn in_flight(mut self) -> Self {
         self.in_flight = true;
         self
@@ -282,6 +290,7 @@ impl Part for MachineBuilder {
                 id: instance_id,
                 name,
                 pool: PoolName(self.pool),
+                server: Some(self.server),
                 agent: (!self.shared_secret).then_some(id),
                 state: self.state,
                 created: self.launched,

@@ -248,3 +248,32 @@ fn orphans_and_idle_agents_are_dealt_with_while_launches_fail() {
     idle is idle: cordon
     ");
 }
+
+#[test]
+fn an_instance_of_another_server_with_the_same_installation_is_left_alone_and_told() {
+    let world = world()
+        .pool(pool().max(1))
+        .with(instance("theirs").of_another_server().launched("5h").missing_for("5h"))
+        .tasks(1);
+    assert_snapshot!(world.plan(), @r"
+    launch new1 cx23:nbg1: tasks: 1
+    task 1: boots new1 (p1)
+    notice: theirs is of another server
+    ");
+}
+
+#[test]
+fn an_instance_whose_record_is_here_is_ours_although_the_server_had_another_address() {
+    let world = world().with(agent("moved").of_another_server().idle_for("11m"));
+    assert_snapshot!(world.plan(), @r"
+    cordon moved: idle since 11:49:00
+    moved is idle: cordon
+    ");
+    // The same number at another server is another agent.
+    let namesake = world.with(agent("theirs").of_another_server().idle_for("11m").renamed("somebody"));
+    assert_snapshot!(namesake.plan(), @r"
+    cordon moved: idle since 11:49:00
+    moved is idle: cordon
+    notice: theirs is of another server
+    ");
+}

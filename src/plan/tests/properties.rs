@@ -17,7 +17,7 @@ use crate::model::memory::Memory;
 use crate::model::pool::{Market, Pool};
 use crate::model::snapshot::{Listing, Snapshot};
 use crate::plan::fleet::Fleet;
-use crate::plan::{SEEN_LATELY, plan, scale_up};
+use crate::plan::{SEEN_LATELY, plan};
 
 /// `PROPTEST_CASES` sets how many worlds each property is tried on; 256 without it.
 fn config() -> ProptestConfig {
@@ -35,9 +35,18 @@ fn pool<'s>(snapshot: &'s Snapshot, name: &PoolName) -> &'s Pool {
 /// `None`: unknown.
 fn listed<'s>(snapshot: &'s Snapshot, pool: &Pool) -> Option<Vec<&'s Instance>> {
     match snapshot.instances.get(&pool.account)? {
-        Listing::Known { instances, .. } => Some(instances.iter().filter(|one| one.pool == pool.name).collect()),
+        Listing::Known { instances, .. } => {
+            let of_pool = |one: &&Instance| one.pool == pool.name && is_ours(snapshot, one);
+            Some(instances.iter().filter(of_pool).collect())
+        }
         Listing::Unknown { .. } => None,
     }
+}
+
+/// It was launched for this server, or its record is here all the same.
+fn is_ours(snapshot: &Snapshot, instance: &Instance) -> bool {
+    let is_its = |agent: &Agent| agent.name == instance.name.as_str() && instance.agent.is_none_or(|id| id == agent.id);
+    instance.server.as_ref().is_none_or(|server| *server == snapshot.server) || snapshot.agents.iter().any(is_its)
 }
 
 /// Instances of a pool and launches that no listing shows yet.
@@ -95,8 +104,8 @@ proptest! {
         let plan = plan(&snapshot, &memory);
         let (after, after_memory) = execute(&plan, &snapshot, &memory);
         for (index, pool) in snapshot.pools.iter().enumerate() {
-            let before = scale_up::usable(&snapshot, &Fleet::new(&snapshot, &memory), index);
-            let after = scale_up::usable(&after, &Fleet::new(&after, &after_memory), index);
+            let before = Fleet::new(&snapshot, &memory).usable(&snapshot, index);
+            let after = Fleet::new(&after, &after_memory).usable(&after, index);
             prop_assert!(after >= before.min(pool.min), "{}: {before} before, {after} after\n{}", pool.name, super::text::plan(&plan, &BTreeMap::new()));
         }
     }
@@ -328,6 +337,7 @@ fn the_worlds_hold_every_kind_of_step_and_decision() {
     Uncordoned
     cordon ContactLost
     cordon Idle
+    cordon MakesRoom
     cordon PeriodEnds
     delete_instance NeverConnected
     delete_instance RecordGone
@@ -336,6 +346,7 @@ fn the_worlds_hold_every_kind_of_step_and_decision() {
     retire ContactLost
     retire Idle
     retire InstanceGone
+    retire MakesRoom
     retire NeverConnected
     retire PeriodEnds
     uncordon BelowMinimum

@@ -41,6 +41,9 @@ pub fn plan(plan: &Plan, short: &BTreeMap<String, String>) -> String {
     for notice in &plan.notices {
         let _ = match notice {
             Notice::StuckTask { task, agent } => writeln!(text, "notice: {} does not take {task}", names.of(agent)),
+            Notice::OtherServersInstance { name } => {
+                writeln!(text, "notice: {} is of another server", names.of(name.as_str()))
+            }
             Notice::StrayInstance { name, pool } => {
                 writeln!(text, "notice: stray {} of pool {pool}", names.of(name.as_str()))
             }
@@ -82,6 +85,7 @@ fn reason(reason: &Reason) -> String {
         Reason::Idle { since } => format!("idle since {}", clock(*since)),
         Reason::PeriodEnds { ends } => format!("period ends {}", clock(*ends)),
         Reason::PaidAgain { until } => format!("paid again, until {}", clock(*until)),
+        Reason::MakesRoom => "makes room".to_owned(),
         Reason::NeverConnected { launched } => format!("never connected, launched {}", clock(*launched)),
         Reason::ContactLost { last_contact } => format!("lost since {}", clock(*last_contact)),
         Reason::RecordGone => "record gone".to_owned(),

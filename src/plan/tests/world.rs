@@ -12,7 +12,7 @@ use super::execute::execute;
 use super::task::task;
 use super::text;
 use crate::model::action::Plan;
-use crate::model::ids::{AgentId, InstallationId, InstanceId, LaunchName, PoolName};
+use crate::model::ids::{AgentId, InstallationId, InstanceId, LaunchName, PoolName, ServerMark};
 use crate::model::instance::{Instance, InstanceState, OfferKey};
 use crate::model::labels::Labels;
 use crate::model::memory::{Memory, Refusal, Trouble};
@@ -44,6 +44,10 @@ pub fn labels(list: &str) -> Labels {
     list.split(',').filter(|pair| !pair.is_empty()).filter_map(|pair| pair.split_once('=')).collect()
 }
 
+pub fn server() -> ServerMark {
+    ServerMark::from("thisone")
+}
+
 pub fn installation() -> InstallationId {
     InstallationId::from("picus")
 }
@@ -68,6 +72,7 @@ pub fn world() -> World {
     let snapshot = Snapshot {
         now: now(),
         installation: installation(),
+        server: server(),
         poll_interval: span("10s"),
         pools: vec![pool().0],
         queue: Queue::default(),
@@ -206,6 +211,7 @@ impl World {
                     id: InstanceId(format!("i{id}")),
                     name: launch.name,
                     pool: launch.pool,
+                    server: Some(server()),
                     agent: None,
                     state: InstanceState::Running,
                     created: launch.since,

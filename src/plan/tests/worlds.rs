@@ -7,9 +7,9 @@ use std::time::Duration;
 use jiff::Timestamp;
 use proptest::prelude::*;
 
-use super::world::{installation, labels, now, offer};
+use super::world::{installation, labels, now, offer, server};
 use crate::model::agent::Agent;
-use crate::model::ids::{AgentId, InstallationId, InstanceId, LaunchName, PoolName, TaskId};
+use crate::model::ids::{AgentId, InstallationId, InstanceId, LaunchName, PoolName, ServerMark, TaskId};
 use crate::model::instance::{Instance, InstanceState};
 use crate::model::memory::{Cordon, Memory, Refusal, Trouble};
 use crate::model::pool::{AccountId, Billing, Market, Pool};
@@ -112,6 +112,7 @@ impl Draw {
         let mut snapshot = Snapshot {
             now: if self.extreme { self.instant() } else { now() },
             installation: installation(),
+            server: server(),
             poll_interval: self.span(&[10, 300, 7200]),
             pools,
             queue: Queue { paused: self.rarely(9), ..Queue::default() },
@@ -198,7 +199,17 @@ impl Draw {
             let agent = (!self.rarely(4)).then_some(id);
             let state = self.pick(&STATES);
             let offer = offer("cx23").key;
-            instances.push(Instance { id: instance_id.clone(), name, pool, agent, state, created: launched, offer });
+            let server = (!self.rarely(9)).then(|| if self.rarely(9) { ServerMark::from("another") } else { server() });
+            instances.push(Instance {
+                id: instance_id.clone(),
+                name,
+                pool,
+                server,
+                agent,
+                state,
+                created: launched,
+                offer,
+            });
         }
         self.remember(memory, id, &instance_id);
         if self.rarely(10) {

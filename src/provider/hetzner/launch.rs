@@ -93,6 +93,7 @@ fn is_this_launchs(server: &Server, launch: &Launch<'_>) -> bool {
     let has = |key: &str| server.labels.as_ref().and_then(|labels| labels.get(key)).map(String::as_str);
     let agent = launch.agent.map(|agent| agent.to_string());
     has(label::INSTALLATION) == Some(&launch.installation.0)
+        && has(label::SERVER) == Some(&launch.server.0)
         && has(label::POOL) == Some(&launch.pool.name.0)
         && has(label::AGENT) == agent.as_deref()
 }
@@ -103,6 +104,7 @@ fn ours(server: &Server, launch: &Launch<'_>, client: &Client) -> Instance {
         id: InstanceId(server.id.to_string()),
         name: launch.name.clone(),
         pool: launch.pool.name.clone(),
+        server: Some(launch.server.clone()),
         agent: launch.agent,
         state: servers::state(server.status.as_deref()),
         created: time(server.created.as_deref()).map_or_else(|| client.now(), |at| client.by_our_clock(at)),
@@ -115,6 +117,7 @@ fn ours(server: &Server, launch: &Launch<'_>, client: &Client) -> Instance {
 fn labels(launch: &Launch<'_>, own: &[(String, String)]) -> BTreeMap<String, String> {
     let mut labels: BTreeMap<String, String> = own.iter().cloned().collect();
     labels.insert(label::INSTALLATION.to_owned(), launch.installation.to_string());
+    labels.insert(label::SERVER.to_owned(), launch.server.to_string());
     labels.insert(label::POOL.to_owned(), launch.pool.name.to_string());
     match launch.agent {
         Some(agent) => labels.insert(label::AGENT.to_owned(), agent.to_string()),

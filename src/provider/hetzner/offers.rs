@@ -67,8 +67,8 @@ enum Standing {
 
 /// Chooses. A type's own place replaces the pool's places.
 ///
-/// A place where a type's end is announced is left out while the type has a better one, and so is one where it is not
-/// in stock while anything else is left: stock changes, and a launch tells.
+/// A place where a type's end is announced is left out while the type has a better one. One where it is not in stock comes
+/// after everything else: stock changes, and a launch tells.
 ///
 /// # Errors
 ///
@@ -122,7 +122,7 @@ pub(super) fn choose(
                     used.push(place);
                 }
                 Standing::OutOfStock => {
-                    warnings.push(format!("{name} is not in stock in {place}: left out there for now"));
+                    warnings.push(format!("{name} is not in stock in {place}: tried last there"));
                     out_of_stock.push(offer(found, name, place));
                 }
                 Standing::NotOffered => warnings.push(format!("{name} is not offered in {place}: left out there")),
@@ -131,9 +131,7 @@ pub(super) fn choose(
         findings.push(format!("server type {}: {}, {}", choice.name, architecture.word(), describe(found, &used)));
         offers.extend(used.iter().map(|place| offer(found, &choice.name, place)));
     }
-    if offers.is_empty() {
-        offers = out_of_stock;
-    }
+    offers.extend(out_of_stock);
     let mut seen = BTreeSet::new();
     offers.retain(|offer| seen.insert(offer.key.clone()));
     if offers.is_empty() {

@@ -7,7 +7,7 @@ use jiff::Timestamp;
 use super::client::Client;
 use super::failure::Failure;
 use super::wire::{Datacenter, NameOnly, Server, time};
-use crate::model::ids::{AgentId, InstallationId, InstanceId, LaunchName, PoolName};
+use crate::model::ids::{AgentId, InstallationId, InstanceId, LaunchName, PoolName, ServerMark};
 use crate::model::instance::{Instance, InstanceState, OfferKey};
 use crate::provider::label;
 
@@ -60,6 +60,7 @@ pub(super) fn instance(server: Server, installation: &InstallationId, now: Times
         id: InstanceId(server.id.to_string()),
         name,
         pool,
+        server: labels.get(label::SERVER).cloned().map(ServerMark),
         agent: labels.get(label::AGENT).and_then(|id| id.parse().ok()).map(AgentId),
         state: state(server.status.as_deref()),
         created: time(server.created.as_deref()).unwrap_or(now),

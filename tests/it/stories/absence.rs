@@ -227,3 +227,44 @@ async fn an_agent_whose_process_died_is_given_up_and_replaced() {
         assert_eq!(p.launched(), 2, "busy {busy}");
     }
 }
+
+#[tokio::test]
+async fn the_same_installation_at_another_woodpecker_server_touches_nothing_of_this_one() {
+    let p = picus().slots(1).max(3).start().await;
+    for _ in 0..2 {
+        p.world.push(task("long").takes(hours(2)));
+    }
+    p.live_until("both run", |world| world.agents().iter().filter(|agent| !agent.running.is_empty()).count() == 2)
+        .await;
+    let other = picus()
+        .max(1)
+        .set("HCLOUD_ENDPOINT", p.world.hetzner_url())
+        .set("HCLOUD_TOKEN", p.world.hetzner_token())
+        .build(p.clock.clone())
+        .await;
+    other.ready().await;
+    other.live(minutes(40)).await;
+    assert_eq!(p.servers(), 2);
+    let build = other.world.push(task("build"));
+    let plan = other.pass_after(seconds(10)).await;
+    assert_eq!((plan.notices.len(), launches(&plan)), (2, 1), "{:?} {build}", plan.notices);
+    // Both draw the same names here, so the first two are taken: that is no adoption.
+    other.live(minutes(5)).await;
+    assert_eq!(p.servers(), 3, "{}", p.situation());
+    // The new one is the other's: the first leaves it alone too.
+    p.live(minutes(40)).await;
+    assert_eq!(p.servers(), 3);
+}
+
+#[tokio::test]
+async fn after_the_servers_address_has_changed_its_instances_are_still_ours() {
+    let mut p = picus().start().await;
+    let build = p.world.push(task("build").takes(minutes(20)));
+    p.until_run(&[&build]).await;
+    let address = p.world.woodpecker_url().as_str().replace("127.0.0.1", "localhost");
+    p.settings.woodpecker.server = address.parse().expect("an address");
+    p.restart().await;
+    p.until_done(&[&build]).await;
+    p.ends_clean().await;
+    assert_eq!(p.launched(), 1);
+}

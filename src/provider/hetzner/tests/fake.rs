@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 
 use super::super::{Hetzner, Timeouts};
 use crate::clock::Clock;
-use crate::model::ids::{AgentId, InstallationId, LaunchName};
+use crate::model::ids::{AgentId, InstallationId, LaunchName, ServerMark};
 use crate::model::instance::OfferKey;
 use crate::model::labels::Labels;
 use crate::model::pool::{AccountId, Billing};
@@ -170,7 +170,7 @@ pub(super) fn server(id: u64, name: &str, labels: &Value) -> Value {
 }
 
 pub(super) fn our_labels(agent: Option<i64>) -> Value {
-    let mut labels = json!({"picus": "p1", "picus-pool": "default"});
+    let mut labels = json!({"picus": "p1", "picus-server": "bcdfghjk", "picus-pool": "default"});
     if let Some(agent) = agent {
         labels["picus-agent"] = json!(agent.to_string());
     }
@@ -241,6 +241,10 @@ pub(super) fn now() -> Timestamp {
     "2026-12-01T12:00:00Z".parse().unwrap()
 }
 
+pub(super) fn woodpecker() -> ServerMark {
+    ServerMark::from("bcdfghjk")
+}
+
 pub(super) fn installation() -> InstallationId {
     "p1".into()
 }
@@ -301,6 +305,7 @@ impl Fake {
         self.hetzner
             .launch(&Launch {
                 installation: &installation(),
+                server: &woodpecker(),
                 pool,
                 name: &launch_name(),
                 agent: Some(AgentId(5)),

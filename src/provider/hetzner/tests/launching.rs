@@ -49,7 +49,7 @@ async fn a_launch_orders_what_the_settings_say() {
         fake.calls_of("POST")[0].body,
         json!({
             "name": launch_name(), "server_type": "cx23", "location": "nbg1", "image": "11",
-            "labels": {"a": "b", "picus": "p1", "picus-pool": "default", "picus-agent": "5"},
+            "labels": {"a": "b", "picus": "p1", "picus-server": "bcdfghjk", "picus-pool": "default", "picus-agent": "5"},
             "ssh_keys": ["laptop", "desk"], "networks": [31], "firewalls": [{"firewall": 41}], "placement_group": 51,
             "public_net": {"enable_ipv4": false, "enable_ipv6": true}, "start_after_create": true,
             "user_data": USER_DATA,
@@ -131,8 +131,9 @@ async fn a_name_that_somebody_else_has_is_rejected() {
         json!({}),
         our_labels(None),
         our_labels(Some(6)),
-        json!({"picus": "p2", "picus-pool": "default", "picus-agent": "5"}),
-        json!({"picus": "p1", "picus-pool": "other", "picus-agent": "5"}),
+        json!({"picus": "p2", "picus-server": "bcdfghjk", "picus-pool": "default", "picus-agent": "5"}),
+        json!({"picus": "p1", "picus-server": "another2", "picus-pool": "default", "picus-agent": "5"}),
+        json!({"picus": "p1", "picus-server": "bcdfghjk", "picus-pool": "other", "picus-agent": "5"}),
     ] {
         let existing = json!([server(9, launch_name().as_str(), &labels)]);
         let (_, launched) = launch_against(|| Reply::Json(409, refusal("uniqueness_error")), existing).await;

@@ -86,13 +86,22 @@ async fn a_place_where_the_type_ends_or_is_not_offered_is_left_out() {
     for (what, place) in [
         ("ended", json!({"name": "nbg1", "available": true, "deprecation": ended})),
         ("ending", json!({"name": "nbg1", "available": true, "deprecation": ending})),
-        ("out of stock", json!({"name": "nbg1", "available": false})),
         ("elsewhere", json!({"name": "hil", "available": true})),
     ] {
         let prepared = prepare_with(vec![at(place)], &["cx23"]).await.unwrap();
         assert_eq!(offers(&prepared), ["cx23:fsn1"], "{what}");
         assert!(prepared.warnings.iter().any(|warning| warning.contains("nbg1")), "{what}: {:?}", prepared.warnings);
     }
+}
+
+#[tokio::test]
+async fn a_place_where_the_type_is_not_in_stock_is_tried_after_everything_else() {
+    let mut small = server_type("cx23", "x86", &[]);
+    small["locations"] = json!([{"name": "nbg1", "available": false}, {"name": "fsn1", "available": true}]);
+    let prepared =
+        prepare_with(vec![small, server_type("cx33", "x86", &["nbg1", "fsn1"])], &["cx23", "cx33"]).await.unwrap();
+    assert_eq!(offers(&prepared), ["cx23:fsn1", "cx33:nbg1", "cx33:fsn1", "cx23:nbg1"]);
+    assert!(prepared.warnings.iter().any(|warning| warning.contains("nbg1")), "{:?}", prepared.warnings);
 }
 
 #[tokio::test]
