@@ -263,6 +263,7 @@ impl Reconciler {
         let error = match outcome {
             Ok(()) => {
                 tracing::debug!("done: {}", step.action);
+                state.said.done(&step.action);
                 drop(state);
                 self.wake();
                 return;
@@ -289,7 +290,13 @@ impl Reconciler {
                 | Failure::Changed(_)
                 | Failure::Overtaken
                 | Failure::TimedOut,
-            ) => Told::Now,
+            ) => {
+                if state.said.failed(&step.action, &error.to_string(), now) {
+                    Told::Now
+                } else {
+                    Told::Before
+                }
+            }
         };
         drop(state);
         match told {

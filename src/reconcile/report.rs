@@ -1,12 +1,19 @@
 //! Says what was decided: each thing when it changes, not once a pass.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
-use crate::model::action::{Notice, Plan};
+use jiff::Timestamp;
+
+use crate::model::action::{Action, Notice, Plan};
+use crate::model::age;
 use crate::model::decision::{Hold, TaskDecision};
 use crate::model::ids::PoolName;
 use crate::model::memory::Trouble;
 use crate::model::snapshot::{Listing, Snapshot};
+
+/// A step that fails again and again in the same way is told again after this.
+const TOLD_AGAIN: Duration = Duration::from_hours(1);
 
 /// What was said last.
 #[derive(Default)]
@@ -17,6 +24,8 @@ pub(super) struct Said {
     listings: BTreeMap<usize, String>,
     /// By pool: how many launches in a row had failed.
     troubles: BTreeMap<PoolName, u32>,
+    /// By step: how it failed, and when that was said.
+    failures: BTreeMap<String, (String, Timestamp)>,
 }
 
 impl Said {
@@ -33,7 +42,8 @@ impl Said {
         if self.skipped.take().is_some() {
             tracing::info!("Woodpecker answers again");
         }
-        for step in &plan.steps {
+        self.failures.retain(|_, (_, said)| age(snapshot.now, *said) < TOLD_AGAIN);
+        for step in plan.steps.iter().filter(|step| !self.failures.contains_key(&step.action.to_string())) {
             tracing::info!(pool = %step.pool, kind = step.action.kind(), "{}: {}", step.action, step.reason);
         }
         for notice in plan.notices.iter().filter(|notice| !self.notices.contains(notice)) {
@@ -45,6 +55,21 @@ impl Said {
         for (pool, totals) in &plan.totals {
             tracing::debug!(%pool, uncovered = totals.uncovered, instances = totals.instances, "planned");
         }
+    }
+
+    /// A step failed; whether that is to be said, because it did not fail in this way a moment ago.
+    pub(super) fn failed(&mut self, action: &Action, why: &str, now: Timestamp) -> bool {
+        let key = action.to_string();
+        let new = self.failures.get(&key).is_none_or(|(before, _)| before != why);
+        if new {
+            self.failures.insert(key, (why.to_owned(), now));
+        }
+        new
+    }
+
+    /// A step was carried out.
+    pub(super) fn done(&mut self, action: &Action) {
+        self.failures.remove(&action.to_string());
     }
 
     /// Launches or boots of a pool fail, or do so no more.

@@ -3,6 +3,9 @@
 use picus::model::ids::{InstallationId, LaunchName, PoolName};
 use picus::world::{AnswerFault, Endpoint, Fault, MachineFault, agent, task};
 
+use tracing::level_filters::LevelFilter;
+
+use crate::harness::log::collect;
 use crate::harness::{Picus, hours, kinds, launches, minutes, picus, seconds};
 
 /// What a listing can be answered with that is none.
@@ -182,7 +185,8 @@ async fn a_record_deleted_by_hand_takes_its_instance_with_it() {
 }
 
 #[tokio::test]
-async fn one_instance_that_can_not_be_deleted_does_not_hold_up_the_next() {
+async fn one_instance_that_can_not_be_deleted_does_not_hold_up_the_next_and_is_told_once() {
+    let (log, _guard) = collect(LevelFilter::INFO);
     let p = picus().slots(1).start().await;
     for _ in 0..2 {
         p.world.push(task("short"));
@@ -193,6 +197,10 @@ async fn one_instance_that_can_not_be_deleted_does_not_hold_up_the_next() {
     p.live(minutes(20)).await;
     let left: Vec<_> = p.world.servers().into_iter().map(|server| server.id).collect();
     assert_eq!(left, [locked]);
+    let told = log.lines_with(&["WARN", "locked"]);
+    assert!((1..=2).contains(&told.len()), "the retirement, and what is left of it: {told:#?}");
+    let said = log.lines_with(&["INFO", &format!("(instance {})", p.world.servers()[0].id)]);
+    assert!(said.len() <= 3, "{said:#?}");
     p.ends_clean().await;
 }
 
