@@ -11,6 +11,7 @@ pub mod labels;
 pub mod machine;
 pub mod memory;
 pub mod pool;
+pub mod reason;
 pub mod snapshot;
 pub mod task;
 

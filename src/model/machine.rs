@@ -5,8 +5,8 @@ use std::fmt;
 use jiff::Timestamp;
 use serde::Serialize;
 
-use super::action::Reason;
 use super::ids::{AgentId, InstanceId, PoolName};
+use super::reason::Reason;
 
 /// An agent record or instance of ours, and what happens to it.
 #[derive(Debug, Clone, PartialEq, Serialize)]

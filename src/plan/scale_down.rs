@@ -12,7 +12,7 @@ use jiff::Timestamp;
 use super::fleet::{Fleet, Machine, seen_lately};
 use super::period::closing_window;
 use super::{AGENTS_RETURN, CORDON_SETTLES, DRAIN_TAKES, LISTING_LAG, RECORD_ABSENCE, RUNS_SHOW, WORK_SHOWS};
-use crate::model::action::{Action, Reason, Step};
+use crate::model::action::{Action, Step};
 use crate::model::agent::Agent;
 use crate::model::ids::{AgentId, LaunchName};
 use crate::model::instance::Instance;
@@ -20,6 +20,7 @@ use crate::model::later;
 use crate::model::machine::{Fate, Keep, MachineDecision, MachineState};
 use crate::model::memory::Memory;
 use crate::model::pool::{Billing, Pool};
+use crate::model::reason::Reason;
 use crate::model::snapshot::{Listing, Snapshot};
 use crate::model::task::Task;
 

@@ -12,10 +12,11 @@ use super::demand::Demand;
 use super::fleet::Fleet;
 use super::matching::{Class, Closed, Group, Placed};
 use super::supply::{Supply, stuck_since};
-use crate::model::action::{Action, Reason, Step};
+use crate::model::action::{Action, Step};
 use crate::model::decision::{Hold, Shared, TaskDecision};
 use crate::model::ids::{AgentId, LaunchName, PoolName};
 use crate::model::memory::Memory;
+use crate::model::reason::Reason;
 use crate::model::snapshot::Snapshot;
 
 /// What scaling up decided.

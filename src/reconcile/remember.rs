@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::model::action::{Plan, Reason};
+use crate::model::action::Plan;
 use crate::model::agent::Agent;
 use crate::model::decision::TaskDecision;
 use crate::model::ids::{AgentId, InstanceId, LaunchName, PoolName};
@@ -10,6 +10,7 @@ use crate::model::instance::Instance;
 use crate::model::machine::Fate;
 use crate::model::memory::{Cordon, LONGEST_PAUSE, Memory};
 use crate::model::pool::Pool;
+use crate::model::reason::Reason;
 use crate::model::snapshot::{Listing, Snapshot};
 use crate::model::{age, later};
 

@@ -7,7 +7,7 @@ use proptest::test_runner::FileFailurePersistence;
 
 use super::execute::execute;
 use super::worlds::{extreme_worlds, worlds};
-use crate::model::action::{Action, Plan, Reason};
+use crate::model::action::{Action, Plan};
 use crate::model::age;
 use crate::model::agent::Agent;
 use crate::model::decision::{Hold, TaskDecision};
@@ -15,6 +15,7 @@ use crate::model::ids::{AgentId, InstanceId, LaunchName, PoolName, TaskId};
 use crate::model::instance::Instance;
 use crate::model::memory::Memory;
 use crate::model::pool::{Market, Pool};
+use crate::model::reason::Reason;
 use crate::model::snapshot::{Listing, Snapshot};
 use crate::plan::fleet::Fleet;
 use crate::plan::{SEEN_LATELY, plan};

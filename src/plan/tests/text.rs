@@ -5,10 +5,11 @@ use std::fmt::Write;
 
 use jiff::Timestamp;
 
-use crate::model::action::{Action, Notice, Plan, Reason};
+use crate::model::action::{Action, Notice, Plan};
 use crate::model::decision::{Hold, TaskDecision, Wait};
 use crate::model::labels::Mismatch;
 use crate::model::machine::{Fate, Keep};
+use crate::model::reason::Reason;
 
 /// `short` gives names of ours a short form; launches are called `new1`, `new2`, … in the order of the steps.
 pub fn plan(plan: &Plan, short: &BTreeMap<String, String>) -> String {
