@@ -1,6 +1,6 @@
 //! A plan: what to do, and for everything that was looked at, what was decided and why.
 //!
-//! The executor has no choice left: an action names everything that it takes. Reasons are data; log lines, `picus plan`
+//! The executor has no choice left: an action names everything that it takes.
 
 use std::collections::BTreeMap;
 use std::fmt;
