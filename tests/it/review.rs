@@ -125,7 +125,7 @@ async fn a_server_that_stays_locked_is_not_deleted_at_every_pass() {
 }
 
 #[tokio::test]
-async fn a_drain_whose_undoing_a_heartbeat_wrote_over_is_undone_again() {
+async fn a_cordon_that_comes_right_after_a_drain_was_undone_is_somebody_elses() {
     let story = Story::begin(WorldOptions::default(), &BY_SECOND).await;
     story.world.push(task("first"));
     story.until(2).await;
@@ -138,12 +138,13 @@ async fn a_drain_whose_undoing_a_heartbeat_wrote_over_is_undone_again() {
     let second = story.world.push(task("second"));
     story.pass().await;
     assert!(!cordoned());
+    // By hand, or by a heartbeat that had read the record before: the two look the same, so it costs an instance at most.
     assert!(story.world.cordon(agent));
     story.pass().await;
-    assert!(!cordoned());
-    story.world.advance(Duration::from_secs(90));
+    assert!(cordoned());
+    story.until(20).await;
     assert!(story.world.task(&second).expect("the task").is_done());
-    assert_eq!(story.world.bill().servers, 1);
+    assert!(story.world.bill().servers <= 2);
 }
 
 #[tokio::test]
