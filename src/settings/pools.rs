@@ -51,6 +51,10 @@ impl Pools {
                 pools.names.push(lower);
             }
         }
+        if pools.names.is_empty() {
+            // What is set for all pools is read all the same, so that its problems are told in the same message.
+            pools.names.push(PoolName::from(ONLY_POOL));
+        }
         pools
     }
 }

@@ -191,6 +191,11 @@ PICUS_POOLS="\"a\"": must be names of lower-case letters and digits, separated b
 PICUS_POOLS="ARM64,x-y": must be names of lower-case letters and digits, separated by commas; write `arm64` instead of `ARM64`
 PICUS_POOLS="ARM64,x-y": must be names of lower-case letters and digits, separated by commas; `x-y` has something else in it
 "#);
+    // What is set for all pools is checked all the same.
+    assert_snapshot!(problems(&[("PICUS_POOLS", "x-y"), ("PICUS_MAX_AGENTS", "many")]), @r#"
+PICUS_POOLS="x-y": must be names of lower-case letters and digits, separated by commas; `x-y` has something else in it
+PICUS_MAX_AGENTS="many": must be a whole number from 1 to 10000
+"#);
 }
 
 #[test]
