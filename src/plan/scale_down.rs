@@ -7,11 +7,15 @@ mod room;
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use std::time::Duration;
+
 use jiff::Timestamp;
 
 use super::fleet::{Fleet, Machine, seen_lately};
 use super::period::closing_window;
-use super::{AGENTS_RETURN, CORDON_SETTLES, DRAIN_TAKES, LISTING_LAG, RECORD_ABSENCE, RUNS_SHOW, WORK_SHOWS};
+use super::{
+    AGENTS_RETURN, ALL_RECORDS_ABSENCE, CORDON_SETTLES, DRAIN_TAKES, LISTING_LAG, RECORD_ABSENCE, RUNS_SHOW, WORK_SHOWS,
+};
 use crate::model::action::{Action, Step};
 use crate::model::agent::Agent;
 use crate::model::ids::{AgentId, LaunchName};
@@ -311,8 +315,14 @@ impl Judge<'_> {
     /// Until when an instance that registers itself is spared, because it may have had the record that is missing.
     fn record_missing_lately(&self, machine: &Machine<'_>) -> Option<Timestamp> {
         let instance = machine.instance.filter(|_| machine.agent.is_none())?;
-        let until = later(*self.memory.without_record.get(&instance.id)?, RECORD_ABSENCE);
+        let until = later(*self.memory.without_record.get(&instance.id)?, self.record_absence(instance));
         (self.now() < until).then_some(until)
+    }
+
+    /// How long a record must be missing before its instance is taken for an orphan.
+    fn record_absence(&self, instance: &Instance) -> Duration {
+        let was_seen = instance.agent.is_some() || self.memory.records.contains_key(&instance.id);
+        if self.snapshot.agents.is_empty() && was_seen { ALL_RECORDS_ABSENCE } else { RECORD_ABSENCE }
     }
 
     /// A task that came back to the queue names the record on which it ran, and the server is one that would answer
@@ -330,7 +340,7 @@ impl Judge<'_> {
         }
         let missing = self.memory.without_record.get(&instance.id).copied().unwrap_or(self.now());
         let busy = instance.agent.and_then(|agent| self.memory.seen_busy.get(&agent)).copied();
-        let spared = later(missing, RECORD_ABSENCE)
+        let spared = later(missing, self.record_absence(instance))
             .max(later(machine.launched, pool.boot_timeout))
             .max(busy.map_or(Timestamp::MIN, |busy| later(busy, pool.boot_timeout)));
         if self.now() < spared { Verdict::Keep(Keep::MissingLately { until: spared }) } else { delete }
