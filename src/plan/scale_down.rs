@@ -47,8 +47,8 @@ pub(super) struct Beside<'a> {
 }
 
 pub(super) fn scale_down(snapshot: &Snapshot, memory: &Memory, fleet: &Fleet<'_>, beside: &Beside<'_>) -> ScaleDown {
-    let Beside { needed, undone, short } = *beside;
-    let in_the_way = room::in_the_way(snapshot, memory, fleet, needed, short);
+    let Beside { needed, undone, short: _ } = *beside;
+    let in_the_way = room::in_the_way(snapshot, memory, fleet, beside);
     let judge = Judge { snapshot, memory, needed, undone, in_the_way: &in_the_way };
     let mut verdicts: Vec<Verdict> = fleet.machines.iter().map(|machine| judge.verdict(machine)).collect();
     for pool in 0..snapshot.pools.len() {

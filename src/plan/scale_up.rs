@@ -193,7 +193,7 @@ impl ScaleUp<'_> {
             }
         }
         let short = |(pool, held): (&PoolUp<'_>, u32)| match pool.hold() {
-            Hold::AtMaximum { .. } if pool.room == 0 => {
+            Hold::AtMaximum { .. } if pool.room == 0 && !pool.in_trouble => {
                 held.div_ceil(pool.pool.slots.max(1)).max(pool.pool.min.saturating_sub(pool.have))
             }
             Hold::AtMaximum { .. }

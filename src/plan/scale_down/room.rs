@@ -7,22 +7,27 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::super::ROOM_PATIENCE;
+use super::Beside;
 use crate::model::later;
 use crate::model::machine::MachineState;
 use crate::model::memory::Memory;
 use crate::model::snapshot::Snapshot;
 use crate::plan::fleet::{Fleet, Machine};
 
-/// Names of the machines that make room; `short` has for each pool how many more instances it would launch.
+/// Names of the machines that make room.
 pub(super) fn in_the_way<'a>(
     snapshot: &Snapshot,
     memory: &Memory,
     fleet: &Fleet<'a>,
-    needed: &BTreeSet<&str>,
-    short: &[u32],
+    beside: &Beside<'_>,
 ) -> BTreeSet<&'a str> {
+    let Beside { needed, undone, short } = *beside;
+    let undone = |machine: &Machine<'_>| machine.agent.is_some_and(|agent| undone.contains_key(&agent.id));
     let mut short: BTreeMap<usize, u32> = short.iter().copied().enumerate().filter(|(_, short)| *short > 0).collect();
     for machine in fleet.machines.iter().filter(|machine| goes_already(snapshot, memory, machine)) {
+        if undone(machine) {
+            continue;
+        }
         if let Some(short) = short.get_mut(&machine.pool) {
             *short = short.saturating_sub(1);
         }

@@ -58,6 +58,8 @@ pub(super) struct PoolUp<'a> {
     pub room: u32,
     /// What is said once there is no room.
     pub no_room: Hold,
+    /// Launches or boots failed lately: nothing goes to make room for one.
+    pub in_trouble: bool,
     pub launches: Vec<LaunchName>,
     /// Machines that count for the minimum, these steps included.
     pub have: u32,
@@ -124,6 +126,7 @@ impl<'a> PoolUp<'a> {
             offer,
             room,
             no_room,
+            in_trouble: trouble.is_some(),
             launches: Vec::new(),
             have: 0,
             uncovered: 0,

@@ -7,12 +7,13 @@ use proptest::test_runner::FileFailurePersistence;
 
 use super::execute::execute;
 use super::worlds::{extreme_worlds, worlds};
-use crate::model::action::{Action, Plan};
+use crate::model::action::{Action, Plan, Step};
 use crate::model::age;
 use crate::model::agent::Agent;
 use crate::model::decision::{Hold, TaskDecision};
 use crate::model::ids::{AgentId, InstanceId, LaunchName, PoolName, TaskId};
 use crate::model::instance::Instance;
+use crate::model::machine::{Fate, Keep};
 use crate::model::memory::Memory;
 use crate::model::pool::{Market, Pool};
 use crate::model::reason::Reason;
@@ -82,8 +83,13 @@ fn ours(snapshot: &Snapshot, pool: &Pool, agent: &Agent) -> bool {
         || snapshot.in_flight.launches.iter().any(|launch| launch.agent == Some(agent.id))
 }
 
+/// Whether its steps make way for others.
 fn removes(plan: &Plan) -> bool {
-    plan.steps.iter().any(|step| matches!(step.action, Action::Retire { .. } | Action::DeleteInstance { .. }))
+    plan.steps.iter().any(|step| match step.action {
+        Action::Retire { .. } | Action::DeleteInstance { .. } => true,
+        Action::Uncordon { .. } => matches!(step.reason, Reason::PaidAgain { .. }),
+        Action::Cordon { .. } | Action::Launch { .. } => false,
+    })
 }
 
 proptest! {
@@ -200,8 +206,21 @@ proptest! {
         let mut again = plan(&snapshot, &memory);
         if !removes(&first) {
             let text = |plan| super::text::plan(plan, &BTreeMap::new());
-            prop_assert!(again.steps.is_empty(), "first:\n{}again:\n{}", text(&first), text(&again));
-            prop_assert_eq!(told(&again), told(&first));
+            // What was launched or undone counts for the minimum from now on; and a drain that turned out not to be needed may
+            // be undone because it is paid for.
+            let for_minimum: BTreeSet<&str> = first
+                .machines
+                .iter()
+                .filter(|machine| machine.fate == Fate::Kept { why: Keep::Minimum })
+                .map(|machine| machine.name.as_str())
+                .collect();
+            let freed = |step: &Step| {
+                matches!(&step.action, Action::Cordon { name, .. } if for_minimum.contains(&**name))
+                    || matches!(step.reason, Reason::PaidAgain { .. })
+            };
+            prop_assert!(again.steps.iter().all(freed), "first:\n{}again:\n{}", text(&first), text(&again));
+            let text = |plan| super::text::plan(plan, &BTreeMap::new());
+            prop_assert_eq!(told_but_stuck(&again, &first), told_but_stuck(&first, &first), "first:\n{}again:\n{}", text(&first), text(&again));
         }
         // What was removed makes room for launches, and those end it.
         for _ in 0..3 {
@@ -251,6 +270,10 @@ proptest! {
                 Action::Uncordon { agent, .. } => names[agent],
                 Action::Cordon { .. } | Action::Retire { .. } | Action::DeleteInstance { .. } => continue,
             };
+            if plan.machines.iter().filter(|machine| machine.name == name).count() > 1 {
+                // A record of the same name: decisions don't tell the two apart.
+                continue;
+            }
             let tasks = if let Reason::TasksWait { tasks } = step.reason { tasks } else { 0 };
             prop_assert_eq!(served.get(name).copied().unwrap_or(0), tasks, "{}", name);
             prop_assert!(!snapshot.queue.paused || tasks == 0);
@@ -292,6 +315,14 @@ fn told(plan: &Plan) -> Vec<(TaskId, String)> {
         TaskDecision::Stuck { .. } => "stuck".to_owned(),
     };
     plan.tasks.iter().map(|(task, decision)| (task.clone(), text(decision))).collect()
+}
+
+/// Decisions but for tasks that were stuck: their agent may be cordoned now.
+fn told_but_stuck(plan: &Plan, first: &Plan) -> Vec<(TaskId, String)> {
+    let stuck = |id: &TaskId| {
+        first.tasks.iter().any(|(task, decision)| task == id && matches!(decision, TaskDecision::Stuck { .. }))
+    };
+    told(plan).into_iter().filter(|(task, _)| !stuck(task)).collect()
 }
 
 fn shuffle<T>(list: &mut [T], seed: u64) {
