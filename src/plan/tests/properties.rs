@@ -208,14 +208,14 @@ proptest! {
             let text = |plan| super::text::plan(plan, &BTreeMap::new());
             // What was launched or undone counts for the minimum from now on; and a drain that turned out not to be needed may
             // be undone because it is paid for.
-            let for_minimum: BTreeSet<&str> = first
+            let for_minimum: BTreeSet<AgentId> = first
                 .machines
                 .iter()
                 .filter(|machine| machine.fate == Fate::Kept { why: Keep::Minimum })
-                .map(|machine| machine.name.as_str())
+                .filter_map(|machine| machine.agent)
                 .collect();
             let freed = |step: &Step| {
-                matches!(&step.action, Action::Cordon { name, .. } if for_minimum.contains(&**name))
+                matches!(&step.action, Action::Cordon { agent, .. } if for_minimum.contains(agent))
                     || matches!(step.reason, Reason::PaidAgain { .. })
             };
             prop_assert!(again.steps.iter().all(freed), "first:\n{}again:\n{}", text(&first), text(&again));
