@@ -46,7 +46,7 @@ pub const LISTING_FRESH: Duration = Duration::from_secs(15);
 pub const LISTING_LAG: Duration = Duration::from_mins(2);
 /// A record must be missing for so long before its instance is taken for an orphan.
 pub const RECORD_ABSENCE: Duration = Duration::from_mins(1);
-/// The same where the server lists no agent at all, and the record had been seen: that all were deleted at once is less likely
+/// The same where the server lists no agent at all though there were records: that all were deleted at once is less likely
 /// than a server that has lost its senses for a while.
 pub const ALL_RECORDS_ABSENCE: Duration = Duration::from_mins(20);
 /// After a cordon a slot that was polling may still be given one task, and a heartbeat (every 10 s) that had read the

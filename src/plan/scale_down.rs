@@ -49,7 +49,8 @@ pub(super) struct Beside<'a> {
 pub(super) fn scale_down(snapshot: &Snapshot, memory: &Memory, fleet: &Fleet<'_>, beside: &Beside<'_>) -> ScaleDown {
     let Beside { needed, undone, short: _ } = *beside;
     let in_the_way = room::in_the_way(snapshot, memory, fleet, beside);
-    let judge = Judge { snapshot, memory, needed, undone, in_the_way: &in_the_way };
+    let all_records_vanished = all_records_vanished(snapshot, memory);
+    let judge = Judge { snapshot, memory, needed, undone, in_the_way: &in_the_way, all_records_vanished };
     let mut verdicts: Vec<Verdict> = fleet.machines.iter().map(|machine| judge.verdict(machine)).collect();
     for pool in 0..snapshot.pools.len() {
         keep_minimum(snapshot, fleet, pool, &mut verdicts);
@@ -128,6 +129,18 @@ struct Judge<'a> {
     undone: &'a BTreeMap<AgentId, Reason>,
     /// Names of machines that make room for waiting tasks.
     in_the_way: &'a BTreeSet<&'a str>,
+    /// The server lists no agent, though there were records.
+    all_records_vanished: bool,
+}
+
+/// Whether the server lists no agent at all, and some instance of ours has or had a record.
+fn all_records_vanished(snapshot: &Snapshot, memory: &Memory) -> bool {
+    let had_one = |instance: &Instance| instance.agent.is_some() || memory.records.contains_key(&instance.id);
+    snapshot.agents.is_empty()
+        && snapshot.instances.values().any(|listing| match listing {
+            Listing::Known { instances, .. } => instances.iter().any(had_one),
+            Listing::Unknown { .. } => false,
+        })
 }
 
 impl Judge<'_> {
@@ -315,14 +328,13 @@ impl Judge<'_> {
     /// Until when an instance that registers itself is spared, because it may have had the record that is missing.
     fn record_missing_lately(&self, machine: &Machine<'_>) -> Option<Timestamp> {
         let instance = machine.instance.filter(|_| machine.agent.is_none())?;
-        let until = later(*self.memory.without_record.get(&instance.id)?, self.record_absence(instance));
+        let until = later(*self.memory.without_record.get(&instance.id)?, self.record_absence());
         (self.now() < until).then_some(until)
     }
 
     /// How long a record must be missing before its instance is taken for an orphan.
-    fn record_absence(&self, instance: &Instance) -> Duration {
-        let was_seen = instance.agent.is_some() || self.memory.records.contains_key(&instance.id);
-        if self.snapshot.agents.is_empty() && was_seen { ALL_RECORDS_ABSENCE } else { RECORD_ABSENCE }
+    fn record_absence(&self) -> Duration {
+        if self.all_records_vanished { ALL_RECORDS_ABSENCE } else { RECORD_ABSENCE }
     }
 
     /// A task that came back to the queue names the record on which it ran, and the server is one that would answer
@@ -340,7 +352,7 @@ impl Judge<'_> {
         }
         let missing = self.memory.without_record.get(&instance.id).copied().unwrap_or(self.now());
         let busy = instance.agent.and_then(|agent| self.memory.seen_busy.get(&agent)).copied();
-        let spared = later(missing, self.record_absence(instance))
+        let spared = later(missing, self.record_absence())
             .max(later(machine.launched, pool.boot_timeout))
             .max(busy.map_or(Timestamp::MIN, |busy| later(busy, pool.boot_timeout)));
         if self.now() < spared { Verdict::Keep(Keep::MissingLately { until: spared }) } else { delete }
