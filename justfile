@@ -10,7 +10,7 @@ default:
     @just --list --unsorted
 
 # Everything that has a checker, without the tests.
-check: lock markers fmt-check clippy clippy-bare doc shell yaml docker compose deny
+check: lock markers fmt-check clippy clippy-bare clippy-each doc shell yaml docker compose aws deny
 
 # README's test command.
 test:
@@ -64,6 +64,11 @@ clippy:
 clippy-bare:
     cargo clippy --locked --lib --bins --no-default-features -- -D warnings
 
+# The same for each build with one provider.
+clippy-each:
+    cargo clippy --locked --all-targets --no-default-features --features hcloud -- -D warnings
+    cargo clippy --locked --all-targets --no-default-features --features aws -- -D warnings
+
 # The documentation builds, warnings denied.
 doc:
     RUSTDOCFLAGS='-D warnings' cargo doc --locked --no-deps
@@ -85,7 +90,7 @@ compose:
     #!/usr/bin/env bash
     set -euo pipefail
     cd deploy/compose
-    for files in "docker-compose.yml" "docker-compose.yml pools.yml"; do
+    for files in "docker-compose.yml" "docker-compose.yml pools.yml" "docker-compose.yml aws.yml"; do
         if docker compose version > /dev/null 2>&1; then
             # shellcheck disable=SC2086
             docker compose --env-file .env.example ${files:+$(printf -- '--file %s ' $files)} config --quiet
@@ -95,6 +100,14 @@ compose:
         else
             echo "neither docker compose nor compose-spec is here: only tests/it/compose.rs looks at $files"
         fi
+    done
+
+# The CloudFormation template, and the policies as part of one.
+aws:
+    cfn-lint deploy/aws/*.yaml
+    for policy in deploy/aws/*.json; do \
+        printf '{"AWSTemplateFormatVersion": "2010-09-09", "Resources": {"Policy": {"Type": "AWS::IAM::ManagedPolicy", "Properties": {"PolicyDocument": %s}}}}' "$(cat "$policy")" \
+            | cfn-lint --format parseable | cut -c 1-200; \
     done
 
 # Licences, sources and duplicates of the dependencies.

@@ -13,7 +13,7 @@ use picus::model::ids::{AgentId, InstallationId, InstanceId, LaunchName, PoolNam
 use picus::model::instance::{Instance, InstanceState, OfferKey};
 use picus::model::labels::Labels;
 use picus::model::memory::Memory;
-use picus::model::pool::{AccountId, Billing, Market, Offer, Pool};
+use picus::model::pool::{AccountId, Billing, Market, Offer, Pool, RetireTo};
 use picus::model::snapshot::{InFlight, Listing, Queue, Snapshot};
 use picus::model::task::Task;
 use picus::plan::plan;
@@ -57,6 +57,9 @@ fn pools() -> Vec<Pool> {
             billing: Billing::ByPeriod(Duration::from_hours(1)),
             boot_timeout: Duration::from_mins(10),
             shared_secret: false,
+            fixed: Vec::new(),
+            retire: RetireTo::Delete,
+            launch_settings: None,
         })
         .collect()
 }
@@ -146,6 +149,10 @@ fn agents(pools: &[Pool], queue: &mut Queue) -> (Vec<Agent>, Vec<Instance>) {
                 pool: pool.name.clone(),
                 server: Some(server()),
                 agent: Some(id),
+                known_as: Vec::new(),
+                draining: None,
+                launch_settings: None,
+                stopped_since: None,
                 state: InstanceState::Running,
                 created,
                 offer: offer(),

@@ -9,10 +9,12 @@ use tokio_util::sync::CancellationToken;
 
 use crate::bootstrap;
 use crate::clock::Clock;
-use crate::model::ids::PoolName;
+use crate::model::ids::{InstallationId, PoolName};
+#[cfg(feature = "aws")]
+use crate::provider::ec2;
 use crate::provider::{Prepared, Provider, ProviderError};
 use crate::reconcile::Reconciler;
-use crate::settings::{AccountSettings, LaunchSettings, Problem, Settings};
+use crate::settings::{AccountSettings, LaunchSettings, PoolSettings, Problem, Settings};
 use crate::woodpecker::{self, Client};
 
 /// Hetzner's limit for user data, in bytes: <https://docs.hetzner.cloud/reference/cloud#servers-create-a-server>.
@@ -75,14 +77,12 @@ impl App {
     pub fn assemble(settings: Settings, clock: Clock, first_name: u64) -> (Option<Self>, Vec<Problem>) {
         let mut problems = Vec::new();
         for pool in &settings.pools {
-            let limit = match &pool.launch {
-                LaunchSettings::Hetzner(_) => HETZNER_USER_DATA_LIMIT,
-            };
-            problems.extend(bootstrap::check_size(pool, &settings.installation, limit).err());
+            problems.extend(check_user_data(pool, &settings.installation).err());
         }
         let mut providers = Vec::new();
-        for account in &settings.accounts {
-            match provider(account, &clock) {
+        for (index, account) in settings.accounts.iter().enumerate() {
+            let pools = settings.pools.iter().filter(|pool| pool.account.0 == index);
+            match provider(account, pools, &clock) {
                 Ok(provider) => providers.push(provider),
                 Err(problem) => problems.push(problem),
             }
@@ -201,7 +201,31 @@ fn refused(market: &[(PoolName, Result<Prepared, ProviderError>)]) -> Result<(),
     Err(StartError::Refused(lines.join("\n  ")))
 }
 
-fn provider(account: &AccountSettings, clock: &Clock) -> Result<Arc<dyn Provider>, Problem> {
+/// Whether the user data of a pool's instances is not too long for its provider.
+fn check_user_data(pool: &PoolSettings, installation: &InstallationId) -> Result<(), Problem> {
+    let sent_as_it_is: fn(&str) -> usize = str::len;
+    match &pool.launch {
+        LaunchSettings::Hetzner(_) => bootstrap::check_size(pool, installation, HETZNER_USER_DATA_LIMIT, sent_as_it_is),
+        #[cfg(feature = "aws")]
+        LaunchSettings::Ec2(_) => {
+            let compressed = |user_data: &str| ec2::shortest(user_data).len();
+            bootstrap::check_size(pool, installation, ec2::LARGEST_USER_DATA, compressed)
+        }
+        #[cfg(not(feature = "aws"))]
+        LaunchSettings::Ec2(_) => Ok(()),
+        LaunchSettings::Fixed(_) => Ok(()),
+    }
+}
+
+#[cfg_attr(
+    not(feature = "aws"),
+    expect(unused_variables, clippy::needless_pass_by_value, reason = "only EC2 must know its pools")
+)]
+fn provider<'a>(
+    account: &AccountSettings,
+    pools: impl Iterator<Item = &'a PoolSettings>,
+    clock: &Clock,
+) -> Result<Arc<dyn Provider>, Problem> {
     match account {
         #[cfg(feature = "hcloud")]
         AccountSettings::Hetzner { token, endpoint } => {
@@ -214,13 +238,19 @@ fn provider(account: &AccountSettings, clock: &Clock) -> Result<Arc<dyn Provider
             Ok(Arc::new(hetzner))
         }
         #[cfg(not(feature = "hcloud"))]
-        AccountSettings::Hetzner { .. } => {
-            let _ = clock;
-            Err(Problem {
-                variable: "PICUS_PROVIDER_TYPE".to_owned(),
-                had: Some("hcloud".to_owned()),
-                message: "this build has no Hetzner provider".to_owned(),
-            })
-        }
+        AccountSettings::Hetzner { .. } => Err(not_built("hcloud", clock)),
+        #[cfg(feature = "aws")]
+        AccountSettings::Aws => Ok(Arc::new(ec2::Ec2::new(pools, clock.clone()))),
+        #[cfg(not(feature = "aws"))]
+        AccountSettings::Aws => Err(not_built("aws", clock)),
+    }
+}
+
+#[cfg(not(all(feature = "hcloud", feature = "aws")))]
+fn not_built(feature: &str, _clock: &Clock) -> Problem {
+    Problem {
+        variable: "PICUS_PROVIDER_TYPE".to_owned(),
+        had: Some(feature.to_owned()),
+        message: format!("is not in this build: build Picus with the cargo feature `{feature}`"),
     }
 }

@@ -41,13 +41,18 @@ pub fn user_data(agent: &AgentSettings, image: &str, name: &LaunchName, secret: 
     render(&environment(agent, name.as_str(), secret), image).unwrap_or_default().into()
 }
 
-/// Whether the user data of every launch of `pool` is at most `limit` bytes, and whether an agent can be given all of
+/// Whether the user data of every launch of `pool`, in the form in which it is sent, is at most `limit` bytes, and whether an agent can be given all of
 /// its environment.
 ///
 /// # Errors
 ///
 /// The problem with both numbers and what takes the room; or a variable that no shell can hand on.
-pub fn check_size(pool: &PoolSettings, installation: &InstallationId, limit: usize) -> Result<(), Problem> {
+pub fn check_size(
+    pool: &PoolSettings,
+    installation: &InstallationId,
+    limit: usize,
+    sent: impl Fn(&str) -> usize,
+) -> Result<(), Problem> {
     let problem = |variable: &str, message: String| Problem { variable: variable.to_owned(), had: None, message };
     let placeholder = SecretString::from("t".repeat(LONGEST_TOKEN));
     let secret = pool.agent.shared_secret.as_ref().unwrap_or(&placeholder);
@@ -70,7 +75,7 @@ pub fn check_size(pool: &PoolSettings, installation: &InstallationId, limit: usi
         return Err(problem("PICUS_AGENT_IMAGE", "must not have a line break".to_owned()));
     }
     let size = match render(&environment, image) {
-        Ok(text) => text.len(),
+        Ok(text) => sent(&text),
         Err(error) => return Err(problem("PICUS_AGENT_WOODPECKER_*", format!("can't be written as YAML: {error}"))),
     };
     if size <= limit {

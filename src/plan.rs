@@ -10,7 +10,8 @@
 //! | `supply` | which slots there are, and which task is laid on which, the way the server would give them out |
 //! | `matching` | that as many tasks as possible have a slot |
 //! | `period` | when an hour that is paid for ends |
-//! | `scale_up` | drains to undo and launches for what remains |
+//! | `stopped` | which stopped instances are of use |
+//! | `scale_up` | drains to undo, instances to start and launches for what remains |
 //! | `scale_down` | what is retired, what is an orphan, what is left alone and why |
 
 mod demand;
@@ -19,6 +20,7 @@ mod matching;
 mod period;
 mod scale_down;
 mod scale_up;
+mod stopped;
 mod supply;
 #[cfg(test)]
 mod tests;
@@ -72,6 +74,8 @@ pub const PERIOD_MARGIN: Duration = Duration::from_mins(2);
 /// An idle agent of ours that somebody else has cordoned makes room for waiting tasks only after this: whoever cordoned it
 /// may change his mind.
 pub const ROOM_PATIENCE: Duration = Duration::from_mins(2);
+/// A listing may show an instance as stopped for so long after it was started.
+pub const START_SHOWS: Duration = Duration::from_secs(30);
 /// Cordon, settle, read twice, delete: it takes about so long until an idle instance is gone.
 pub const DRAIN_TAKES: Duration = Duration::from_secs(20);
 
@@ -79,7 +83,7 @@ pub const DRAIN_TAKES: Duration = Duration::from_secs(20);
 #[must_use]
 pub fn plan(snapshot: &Snapshot, memory: &Memory) -> Plan {
     let fleet = fleet::Fleet::new(snapshot, memory);
-    let demand = demand::Demand::new(snapshot);
+    let demand = demand::Demand::new(snapshot, &fleet);
     let supply = supply::Supply::new(snapshot, memory, &fleet);
     let up = scale_up::scale_up(snapshot, memory, &fleet, &demand, &supply);
 
@@ -90,8 +94,8 @@ pub fn plan(snapshot: &Snapshot, memory: &Memory) -> Plan {
     laid.close(&unneeded);
     let (mut decisions, needed) = laid.lay_waiting(snapshot, &demand);
     up.explain(&demand, &mut decisions);
-    let (steps, undone) = up.steps(&loads, &unneeded);
-    let beside = scale_down::Beside { needed: &needed, undone: &undone, short: &up.short(&decisions) };
+    let (steps, begins) = up.steps(&loads, &unneeded);
+    let beside = scale_down::Beside { needed: &needed, begins: &begins, short: &up.short(&decisions) };
     let down = scale_down::scale_down(snapshot, memory, &fleet, &beside);
 
     let mut plan = Plan { steps, names_used: up.names_used, ..Plan::default() };
@@ -120,7 +124,11 @@ fn stale_accounts(snapshot: &Snapshot, plan: &Plan) -> Vec<AccountId> {
     let mut stale = BTreeSet::new();
     for step in &plan.steps {
         let rests_on_listing = match step.action {
-            Action::Launch { .. } | Action::Retire { .. } | Action::DeleteInstance { .. } => true,
+            Action::Launch { .. }
+            | Action::Start { .. }
+            | Action::Stop { .. }
+            | Action::Retire { .. }
+            | Action::DeleteInstance { .. } => true,
             Action::Uncordon { .. } | Action::Cordon { .. } => false,
         };
         let account = snapshot.pools.iter().find(|pool| pool.name == step.pool).map(|pool| pool.account);
@@ -148,6 +156,19 @@ fn notices(snapshot: &Snapshot, fleet: &fleet::Fleet<'_>, plan: &Plan) -> Vec<No
             notices.insert(Notice::StrayInstance { name: instance.name.clone(), pool: instance.pool.clone() });
         }
     }
+    for machine in &plan.machines {
+        if let (Fate::Kept { why: Keep::NoRecord }, Some(instance)) = (&machine.fate, &machine.instance) {
+            notices.insert(Notice::NoRecord { pool: machine.pool.clone(), instance: instance.clone() });
+        }
+    }
+    for pool in &snapshot.pools {
+        if let Some(Listing::Known { instances, .. }) = snapshot.instances.get(&pool.account) {
+            let missing = pool.fixed.iter().filter(|fixed| instances.iter().all(|listed| listed.id != fixed.id));
+            notices.extend(
+                missing.map(|fixed| Notice::NoSuchInstance { pool: pool.name.clone(), instance: fixed.id.clone() }),
+            );
+        }
+    }
     for instance in &fleet.of_other_servers {
         notices.insert(Notice::OtherServersInstance { name: instance.name.clone() });
     }
@@ -170,6 +191,9 @@ fn next_look(snapshot: &Snapshot, plan: &Plan) -> Option<Timestamp> {
             | Keep::Minimum
             | Keep::CordonedByOthers
             | Keep::Named
+            | Keep::Stopping
+            | Keep::Stopped
+            | Keep::NoRecord
             | Keep::ListingUnknown
             | Keep::InstanceNotListed
             | Keep::InFlight
@@ -182,6 +206,7 @@ fn next_look(snapshot: &Snapshot, plan: &Plan) -> Option<Timestamp> {
             TaskDecision::Held { why } => why,
             TaskDecision::Covered { .. }
             | TaskDecision::Booting { .. }
+            | TaskDecision::Starting { .. }
             | TaskDecision::Uncordoned { .. }
             | TaskDecision::NotReady { .. }
             | TaskDecision::NotOurs { .. }
@@ -190,7 +215,9 @@ fn next_look(snapshot: &Snapshot, plan: &Plan) -> Option<Timestamp> {
     });
     let tasks = tasks.filter_map(|(_, hold)| match hold {
         Hold::SoldOut { until } | Hold::Refused { until, .. } | Hold::Trouble { until, .. } => Some(*until),
-        Hold::AtMaximum { .. } | Hold::ListingUnknown { .. } | Hold::NotReady { .. } => None,
+        Hold::AtMaximum { .. } | Hold::NothingToStart { .. } | Hold::ListingUnknown { .. } | Hold::NotReady { .. } => {
+            None
+        }
     });
     machines.chain(tasks).filter(|until| *until > snapshot.now).min()
 }

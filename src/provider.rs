@@ -1,7 +1,11 @@
 //! The clouds behind one trait. Nothing outside knows a provider's wire types.
 
+#[cfg(feature = "aws")]
+pub mod ec2;
 #[cfg(feature = "hcloud")]
 pub mod hetzner;
+#[cfg(all(test, feature = "aws", feature = "hcloud"))]
+mod tests;
 
 use async_trait::async_trait;
 use jiff::Timestamp;
@@ -36,12 +40,65 @@ pub trait Provider: Send + Sync {
     /// [`ProviderError::Unclear`] if it may exist all the same.
     async fn launch(&self, launch: &Launch<'_>) -> Result<Instance, ProviderError>;
 
+    /// Starts a stopped instance; one that is up, or on its way up, is started.
+    ///
+    /// # Errors
+    ///
+    /// [`ProviderError::SoldOut`] if there is no room for it now, [`ProviderError::Locked`] while it is being stopped.
+    async fn start(&self, instance: &InstanceId) -> Result<(), ProviderError> {
+        Err(not_stopped(instance))
+    }
+
+    /// Stops an instance; its disk stays. One that is stopped, or being stopped, is stopped.
+    ///
+    /// # Errors
+    ///
+    /// The rest: try again in a later pass.
+    async fn stop(&self, instance: &InstanceId) -> Result<(), ProviderError> {
+        Err(not_stopped(instance))
+    }
+
+    /// Notes on an instance that its agent is being drained by this installation ([`Instance::draining`]), or, with `None`,
+    /// that none is.
+    ///
+    /// # Errors
+    ///
+    /// The rest: the drain goes on all the same.
+    async fn note_drain(&self, instance: &InstanceId, _agent: Option<AgentId>) -> Result<(), ProviderError> {
+        Err(not_stopped(instance))
+    }
+
+    /// The last lines of an instance's console, which tell how its boot went. `None`: there are none, or the provider does not
+    /// show them.
+    ///
+    /// # Errors
+    ///
+    /// The rest: the boot's failure is told without them.
+    async fn console(&self, _instance: &InstanceId) -> Result<Option<String>, ProviderError> {
+        Ok(None)
+    }
+
+    /// What the account's credentials may do of what `pool` needs, asked without doing it. Empty where it can't be asked.
+    /// `pool` must have been prepared.
+    ///
+    /// # Errors
+    ///
+    /// The provider could not be asked.
+    async fn rights(&self, _pool: &PoolSettings, _installation: &InstallationId) -> Result<Vec<Right>, ProviderError> {
+        Ok(Vec::new())
+    }
+
     /// Deletes an instance; one that does not exist is deleted.
     ///
     /// # Errors
     ///
     /// [`ProviderError::Locked`] and the rest: try again in a later pass.
     async fn delete(&self, instance: &InstanceId) -> Result<(), ProviderError>;
+}
+
+/// A provider at which stopping saves nothing has no pools that do so.
+fn not_stopped(instance: &InstanceId) -> ProviderError {
+    ProviderError::Rejected(format!("instance {instance} is of a provider whose instances are not stopped and started"))
 }
 
 /// Everything that a launch takes.
@@ -61,6 +118,26 @@ pub struct Launch<'a> {
     pub offer: &'a OfferKey,
     /// What cloud-init runs; holds the agent's secret.
     pub user_data: &'a secrecy::SecretString,
+}
+
+/// One thing that credentials may do, or may not.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Right {
+    /// The provider's word for it: `ec2:RunInstances`.
+    pub action: &'static str,
+    /// Whether they may.
+    pub granted: Granted,
+}
+
+/// Whether credentials may do something.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Granted {
+    /// They may.
+    Yes,
+    /// They may not: the provider's words.
+    No(String),
+    /// It can't be told: what is missing to ask.
+    Unknown(&'static str),
 }
 
 /// What a provider found for a pool.
@@ -146,4 +223,8 @@ pub mod label {
     pub const POOL: &str = "picus-pool";
     /// Id of the agent record; absent where agents register with the shared secret.
     pub const AGENT: &str = "picus-agent";
+    /// Id of the agent that is being drained; absent where none is.
+    pub const DRAIN: &str = "picus-drain";
+    /// Mark of the launch settings.
+    pub const SETTINGS: &str = "picus-settings";
 }

@@ -12,6 +12,7 @@
 
 mod agent;
 pub mod duration;
+mod ec2;
 mod environment;
 mod hetzner;
 mod installation;
@@ -36,9 +37,9 @@ use std::time::Duration;
 use secrecy::SecretString;
 use url::Url;
 
-use crate::model::ids::{InstallationId, PoolName};
+use crate::model::ids::{self, InstallationId, PoolName};
 use crate::model::labels::Labels;
-use crate::model::pool::{AccountId, Billing};
+use crate::model::pool::{AccountId, Billing, FixedInstance, RetireTo};
 
 /// Everything that was configured.
 #[derive(Debug, Clone)]
@@ -114,6 +115,8 @@ pub enum AccountSettings {
         /// `PICUS_HCLOUD_ENDPOINT`, without a slash at its end.
         endpoint: Url,
     },
+    /// AWS EC2: the SDK finds credentials and region itself.
+    Aws,
 }
 
 /// One pool as configured.
@@ -164,6 +167,147 @@ pub struct AgentSettings {
 pub enum LaunchSettings {
     /// Hetzner Cloud.
     Hetzner(HetznerSettings),
+    /// AWS EC2.
+    Ec2(Box<Ec2Settings>),
+    /// Nothing: machines at AWS EC2 that somebody else made are started and stopped.
+    Fixed(FixedSettings),
+}
+
+impl LaunchSettings {
+    /// The machines that somebody else made.
+    #[must_use]
+    pub fn fixed(&self) -> &[FixedInstance] {
+        match self {
+            Self::Fixed(fixed) => &fixed.instances,
+            Self::Hetzner(_) | Self::Ec2(_) => &[],
+        }
+    }
+
+    /// What becomes of a launched instance that is not needed.
+    #[must_use]
+    pub fn retire(&self) -> RetireTo {
+        match self {
+            Self::Ec2(launched) => launched.retire,
+            Self::Hetzner(_) | Self::Fixed(_) => RetireTo::Delete,
+        }
+    }
+}
+
+impl LaunchSettings {
+    /// A short mark of what is launched: instances with another one were launched with other settings. `None`: nothing is
+    /// compared.
+    #[must_use]
+    pub fn mark(&self) -> Option<String> {
+        match self {
+            Self::Ec2(launched) => Some(launched.mark()),
+            Self::Hetzner(_) | Self::Fixed(_) => None,
+        }
+    }
+}
+
+impl Ec2Settings {
+    /// See [`LaunchSettings::mark`]. What changes nothing on a machine that is there already is left out: order and choice of
+    /// types and subnets, tags, price, how it ends.
+    #[must_use]
+    pub fn mark(&self) -> String {
+        let Self {
+            prefix: _,
+            instance_types: _,
+            ami,
+            subnets: _,
+            security_groups,
+            key_name,
+            instance_profile,
+            spot: _,
+            volume_size,
+            tags: _,
+            launch_template,
+            retire: _,
+            hourly_price: _,
+        } = self;
+        let text = format!(
+            "{ami:?} {security_groups:?} {key_name:?} {instance_profile:?} {volume_size:?} {launch_template:?}"
+        );
+        ids::mark(&text)
+    }
+}
+
+/// `PICUS_AWS_*` of a pool that launches.
+#[derive(Debug, Clone)]
+pub struct Ec2Settings {
+    /// The prefix of this pool's variables in messages: `PICUS_AWS_` or `PICUS_POOL_ARM64_AWS_`.
+    pub prefix: String,
+    /// `…_INSTANCE_TYPE` in order. Empty: the launch template's.
+    pub instance_types: Vec<String>,
+    /// `…_AMI`. `None`: the launch template's.
+    pub ami: Option<AmiChoice>,
+    /// `…_SUBNETS` in order. Empty: the launch template's or the default one.
+    pub subnets: Vec<String>,
+    /// `…_SECURITY_GROUPS`
+    pub security_groups: Vec<String>,
+    /// `…_KEY_NAME`
+    pub key_name: Option<String>,
+    /// `…_INSTANCE_PROFILE`: name or ARN.
+    pub instance_profile: Option<String>,
+    /// `…_SPOT`
+    pub spot: Spot,
+    /// `…_VOLUME_SIZE` in GiB. `None`: the image's.
+    pub volume_size: Option<u32>,
+    /// `…_TAGS`: own tags on each instance and volume.
+    pub tags: Vec<(String, String)>,
+    /// `…_LAUNCH_TEMPLATE`
+    pub launch_template: Option<LaunchTemplate>,
+    /// `…_RETIRE` and `…_STOPPED_MAX_AGE`
+    pub retire: RetireTo,
+    /// `…_HOURLY_PRICE`. `None`: not told.
+    pub hourly_price: Option<f64>,
+}
+
+/// `PICUS_AWS_INSTANCE_ID` of a pool.
+#[derive(Debug, Clone)]
+pub struct FixedSettings {
+    /// The prefix of this pool's variables in messages.
+    pub prefix: String,
+    /// The machines, in order.
+    pub instances: Vec<FixedInstance>,
+    /// `…_HOURLY_PRICE`. `None`: not told.
+    pub hourly_price: Option<f64>,
+}
+
+/// Which image is meant.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum AmiChoice {
+    /// `ami-…`
+    Id(String),
+    /// What this parameter of the Systems Manager names: `/aws/service/…`, looked up by EC2 at each launch.
+    Parameter(String),
+    /// The newest of this owner whose name is so; `*` and `?` stand for any letters.
+    Newest {
+        /// `self`, `amazon`, `aws-marketplace` or an account's number.
+        owner: String,
+        /// Its name.
+        name: String,
+    },
+}
+
+/// A launch template.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LaunchTemplate {
+    /// Id or name.
+    pub name: String,
+    /// A number, `$Default` or `$Latest`.
+    pub version: String,
+}
+
+/// Whether spot instances are launched.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Spot {
+    /// On demand.
+    Never,
+    /// Spot, and on demand where there is none.
+    Prefer,
+    /// Spot and nothing else.
+    Only,
 }
 
 /// `PICUS_HCLOUD_*` of a pool.

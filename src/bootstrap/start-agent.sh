@@ -26,11 +26,18 @@ retry() {
 }
 
 install_missing() {
+    docker=docker.io iptables=iptables
+    # Amazon Linux, Fedora and their kin.
+    if command -v dnf >/dev/null; then docker=docker iptables=iptables-nft; fi
     set --
-    command -v iptables >/dev/null || set -- "$@" iptables
-    command -v docker >/dev/null || set -- "$@" docker.io
+    command -v iptables >/dev/null || set -- "$@" "$iptables"
+    command -v docker >/dev/null || set -- "$@" "$docker"
     [ $# -gt 0 ] || return 0
     say "installing $*"
+    if command -v dnf >/dev/null; then
+        retry dnf install -y "$@"
+        return
+    fi
     export DEBIAN_FRONTEND=noninteractive
     retry apt-get -o DPkg::Lock::Timeout=60 update
     retry apt-get -o DPkg::Lock::Timeout=60 install -y "$@"

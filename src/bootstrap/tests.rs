@@ -214,9 +214,9 @@ fn the_largest_user_data_that_the_provider_takes_is_accepted_and_a_byte_more_is_
     let rest = made(&with_value(1), "image").len() - 1;
     let fits = with_value(32_768 - rest);
     assert_eq!(made(&fits, "image").len(), 32_768);
-    assert_eq!(check_size(&pool(fits), &installation, 32_768), Ok(()));
+    assert_eq!(check_size(&pool(fits), &installation, 32_768, str::len), Ok(()));
 
-    let problem = check_size(&pool(with_value(32_769 - rest)), &installation, 32_768).unwrap_err();
+    let problem = check_size(&pool(with_value(32_769 - rest)), &installation, 32_768, str::len).unwrap_err();
     let text = problem.to_string();
     for part in ["32769", "32768", "PICUS_AGENT_WOODPECKER_BIG"] {
         assert!(text.contains(part), "{part} in {text}");
@@ -228,14 +228,14 @@ fn the_largest_user_data_that_the_provider_takes_is_accepted_and_a_byte_more_is_
 fn a_token_and_an_image_that_are_not_known_yet_are_counted() {
     let pool = pool(agent(&[]));
     let real = made(&pool.agent, &format!("woodpeckerci/woodpecker-agent:v{}", "3".repeat(30))).len();
-    assert!(check_size(&pool, &"picus".into(), real).is_err());
-    assert_eq!(check_size(&pool, &"picus".into(), 32_768), Ok(()));
+    assert!(check_size(&pool, &"picus".into(), real, str::len).is_err());
+    assert_eq!(check_size(&pool, &"picus".into(), 32_768, str::len), Ok(()));
 }
 
 #[test]
 fn what_no_shell_can_hand_on_is_a_problem_without_the_value() {
     for (key, value) in [("WOODPECKER_A-B", "hidden"), ("WOODPECKER_A B", "hidden"), ("WOODPECKER_A", "hid\nden")] {
-        let problem = check_size(&pool(agent(&[(key, value)])), &"picus".into(), 32_768).unwrap_err();
+        let problem = check_size(&pool(agent(&[(key, value)])), &"picus".into(), 32_768, str::len).unwrap_err();
         assert_eq!(problem.variable, format!("PICUS_AGENT_{key}"));
         assert!(!problem.to_string().contains("hid"), "{problem}");
     }
@@ -482,6 +482,20 @@ fn a_machine_without_docker_is_given_the_distributions() {
     let calls = machine.calls();
     let installed = position(&calls, "install -y docker.io");
     assert!(position(&calls, " update") < installed && installed < position(&calls, "docker run"), "{calls:#?}");
+}
+
+#[test]
+fn on_amazon_linux_docker_comes_from_dnf() {
+    let machine = Machine::new(&[]);
+    let bin = machine.0.path().join("bin");
+    std::fs::rename(bin.join("docker"), bin.join("docker.none")).unwrap();
+    std::os::unix::fs::symlink("/bin/mv", bin.join("mv")).unwrap();
+    machine.program("dnf", r#"mv "$STATE/bin/docker.none" "$STATE/bin/docker""#);
+    let output = machine.run(&[]);
+    assert!(output.status.success(), "{}", text(&output));
+    let calls = machine.calls();
+    assert!(position(&calls, "dnf install -y docker") < position(&calls, "docker run"), "{calls:#?}");
+    assert!(!calls.iter().any(|call| call.starts_with("apt-get")), "{calls:#?}");
 }
 
 #[test]

@@ -11,7 +11,7 @@ use crate::app::App;
 use crate::bootstrap;
 use crate::clock::Clock;
 use crate::model::age;
-use crate::provider::{PrepareError, Provider, ProviderError};
+use crate::provider::{Granted, PrepareError, Provider, ProviderError, Right};
 use crate::settings::{AccountSettings, PoolSettings, Problem, Settings};
 use crate::woodpecker::{self, Agents};
 
@@ -177,16 +177,19 @@ fn check_images(app: &App, version: &str, findings: &mut Findings) {
 async fn check_account(app: &App, index: usize, provider: &dyn Provider, findings: &mut Findings) {
     let kind = match app.settings.accounts.get(index) {
         Some(AccountSettings::Hetzner { .. }) | None => "hetzner",
+        Some(AccountSettings::Aws) => "ec2",
     };
     let account = if app.providers.len() > 1 { format!("{kind} {}", index + 1) } else { kind.to_owned() };
     let pools: Vec<&PoolSettings> = app.settings.pools.iter().filter(|pool| pool.account.0 == index).collect();
     match provider.list(&app.settings.installation).await {
         Ok(instances) => {
-            let text = format!(
-                "the token is accepted (that it may also write, only a launch can tell); instances of {}: {}",
-                app.settings.installation,
-                instances.len()
-            );
+            let accepted = match app.settings.accounts.get(index) {
+                Some(AccountSettings::Hetzner { .. }) | None => {
+                    "the token is accepted (that it may also write, only a launch can tell)"
+                }
+                Some(AccountSettings::Aws) => "the credentials are accepted",
+            };
+            let text = format!("{accepted}; instances of {}: {}", app.settings.installation, instances.len());
             Findings::ok(&account, &text);
             let configured = |name| app.settings.pools.iter().any(|pool| pool.name == name);
             for stray in instances.iter().filter(|instance| !configured(instance.pool.clone())) {
@@ -208,12 +211,18 @@ async fn check_account(app: &App, index: usize, provider: &dyn Provider, finding
     }
     let mut told: Vec<Problem> = Vec::new();
     for pool in pools {
-        check_pool(pool, provider, &mut told, findings).await;
+        check_pool(app, pool, provider, &mut told, findings).await;
     }
 }
 
 /// What a pool's launch settings name. `told`: problems of settings that pools share are said once.
-async fn check_pool(pool: &PoolSettings, provider: &dyn Provider, told: &mut Vec<Problem>, findings: &mut Findings) {
+async fn check_pool(
+    app: &App,
+    pool: &PoolSettings,
+    provider: &dyn Provider,
+    told: &mut Vec<Problem>,
+    findings: &mut Findings,
+) {
     let what = format!("pool {}", pool.name);
     match provider.prepare(pool).await {
         Ok(prepared) => {
@@ -224,10 +233,13 @@ async fn check_pool(pool: &PoolSettings, provider: &dyn Provider, told: &mut Vec
                 Findings::warn(&what, warning);
             }
             let offers: Vec<String> = prepared.offers.iter().map(|offer| offer.key.to_string()).collect();
-            Findings::ok(
-                &what,
-                &format!("launches {} instances, tried in this order: {}", prepared.platform, offers.join(", ")),
-            );
+            let does = if pool.launch.fixed().is_empty() {
+                format!("launches {} instances, tried in this order: {}", prepared.platform, offers.join(", "))
+            } else {
+                format!("starts and stops {} machines: {}", prepared.platform, pool.launch.fixed().len())
+            };
+            Findings::ok(&what, &does);
+            check_rights(app, pool, provider, findings).await;
         }
         Err(PrepareError::Settings(problems)) => {
             for problem in problems {
@@ -241,11 +253,35 @@ async fn check_pool(pool: &PoolSettings, provider: &dyn Provider, told: &mut Vec
     }
 }
 
+/// What the credentials may do, where that can be asked without doing it.
+async fn check_rights(app: &App, pool: &PoolSettings, provider: &dyn Provider, findings: &mut Findings) {
+    let what = format!("pool {}", pool.name);
+    match provider.rights(pool, &app.settings.installation).await {
+        Ok(rights) => {
+            let granted: Vec<&str> =
+                rights.iter().filter(|right| right.granted == Granted::Yes).map(|right| right.action).collect();
+            if !granted.is_empty() {
+                Findings::ok(&what, &format!("the credentials may {}", granted.join(", ")));
+            }
+            for Right { action, granted } in &rights {
+                match granted {
+                    Granted::Yes => {}
+                    Granted::No(why) => findings.fail(&what, &format!("the credentials may not {action}: {why}")),
+                    Granted::Unknown(why) => {
+                        Findings::warn(&what, &format!("whether the credentials may {action} is not known: {why}"));
+                    }
+                }
+            }
+        }
+        Err(error) => findings.fail(&what, &provider_trouble(&error)),
+    }
+}
+
 /// What to look at when a provider does not answer; the other errors say it themselves.
 fn provider_trouble(error: &ProviderError) -> String {
     match error {
         ProviderError::Unavailable(_) | ProviderError::Unclear(_) => {
-            format!("{error}; is the API reachable from here (PICUS_HCLOUD_ENDPOINT, HTTPS_PROXY)?")
+            format!("{error}; is the API reachable from here (PICUS_HCLOUD_ENDPOINT or AWS_ENDPOINT_URL, HTTPS_PROXY)?")
         }
         ProviderError::SoldOut(_)
         | ProviderError::Quota(_)

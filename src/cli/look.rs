@@ -93,6 +93,7 @@ fn title(task: &Task) -> String {
 fn decision_text(decision: &TaskDecision) -> String {
     match decision {
         TaskDecision::Covered { by } => format!("agent {by} has a free slot for it"),
+        TaskDecision::Starting { by, pool } => format!("{by} (pool {pool}), which is stopped, is started for it"),
         TaskDecision::Booting { by, pool } => format!("{by} (pool {pool}) boots for it"),
         TaskDecision::Uncordoned { by, pool } => format!("the drain of {by} (pool {pool}) is undone for it"),
         TaskDecision::Held { why } => {

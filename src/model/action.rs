@@ -68,6 +68,17 @@ pub enum Action {
         agent: AgentId,
         /// Its name, which every PATCH must carry.
         name: String,
+        /// The instance on which the drain is noted. `None`: nowhere.
+        noted_on: Option<InstanceId>,
+    },
+    /// Start a stopped instance; its record is schedulable.
+    Start {
+        /// The machine.
+        instance: InstanceId,
+        /// Its name.
+        name: String,
+        /// What it is: it can be sold out.
+        offer: OfferKey,
     },
     /// Register an agent, create its instance.
     Launch {
@@ -82,6 +93,19 @@ pub enum Action {
         agent: AgentId,
         /// Its name, which every PATCH must carry.
         name: String,
+        /// The instance on which the drain is noted, so that the cordon is known as ours after a restart. `None`: nowhere.
+        noted_on: Option<InstanceId>,
+    },
+    /// Look once more that it has nothing to do, stop the instance; the record stays.
+    Stop {
+        /// The record. `None`: it has none.
+        agent: Option<AgentId>,
+        /// The machine's name.
+        name: String,
+        /// The machine.
+        instance: InstanceId,
+        /// What must still be so.
+        proof: Proof,
     },
     /// Look once more that it is cordoned and idle, delete the record, then the instance.
     Retire {
@@ -91,8 +115,8 @@ pub enum Action {
         name: String,
         /// The machine. `None`: only a record is left.
         instance: Option<InstanceId>,
-        /// The record must still be cordoned. `false` for one that never connected or has no process any more.
-        cordoned: bool,
+        /// What must still be so.
+        proof: Proof,
     },
     /// Delete an instance whose record is gone, or stays for now because the machine is dead and a task in the queue names
     /// its record. The server is asked once more for the record.
@@ -106,13 +130,27 @@ pub enum Action {
     },
 }
 
+/// What must still be so when an agent's end is carried out; besides, nothing may run on it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Proof {
+    /// Its record is cordoned.
+    Cordoned,
+    /// It has never been heard of.
+    NeverHeardOf,
+    /// It has not been heard of lately: it has no process.
+    Silent,
+}
+
 impl Action {
     /// Fixed word for logs and metrics.
     #[must_use]
     pub fn kind(&self) -> &'static str {
         match self {
             Self::Uncordon { .. } => "uncordon",
+            Self::Start { .. } => "start",
             Self::Launch { .. } => "launch",
+            Self::Stop { .. } => "stop",
             Self::Cordon { .. } => "cordon",
             Self::Retire { .. } => "retire",
             Self::DeleteInstance { .. } => "delete_instance",
@@ -123,9 +161,11 @@ impl Action {
 impl fmt::Display for Action {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Uncordon { agent, name } => write!(f, "uncordon {name} (agent {agent})"),
+            Self::Uncordon { agent, name, noted_on: _ } => write!(f, "uncordon {name} (agent {agent})"),
             Self::Launch { name, offer } => write!(f, "launch {name} ({offer})"),
-            Self::Cordon { agent, name } => write!(f, "cordon {name} (agent {agent})"),
+            Self::Start { instance, name, offer } => write!(f, "start {name} (instance {instance}, {offer})"),
+            Self::Stop { name, instance, .. } => write!(f, "stop {name} (instance {instance})"),
+            Self::Cordon { agent, name, noted_on: _ } => write!(f, "cordon {name} (agent {agent})"),
             Self::Retire { agent, name, instance: Some(instance), .. } => {
                 write!(f, "retire {name} (agent {agent}, instance {instance})")
             }
@@ -153,6 +193,20 @@ pub enum Notice {
         /// The pool in its labels.
         pool: PoolName,
     },
+    /// An instance that Picus is to start and stop does not exist at the provider.
+    NoSuchInstance {
+        /// Its pool.
+        pool: PoolName,
+        /// Its id.
+        instance: InstanceId,
+    },
+    /// An instance that Picus is to start and stop is up, and no agent record belongs to it.
+    NoRecord {
+        /// Its pool.
+        pool: PoolName,
+        /// Its id.
+        instance: InstanceId,
+    },
     /// An instance with the name of this installation was launched for another Woodpecker server; it is left alone.
     OtherServersInstance {
         /// Its name.
@@ -171,6 +225,17 @@ impl fmt::Display for Notice {
                 f,
                 "instance {name} belongs to pool {pool}, which is not configured: it is billed and left alone; \
                  configure the pool or delete the instance"
+            ),
+            Self::NoSuchInstance { pool, instance } => {
+                write!(
+                    f,
+                    "instance {instance} of pool {pool} does not exist at the provider: take it out of the settings"
+                )
+            }
+            Self::NoRecord { pool, instance } => write!(
+                f,
+                "no agent record belongs to instance {instance} of pool {pool}, so it is left alone: name the agent like the \
+                 instance's private DNS name, `Name` tag or id, or set PICUS_WOODPECKER_AGENT_ID"
             ),
             Self::OtherServersInstance { name } => write!(
                 f,

@@ -21,6 +21,13 @@ pub enum TaskDecision {
         /// Name of the agent.
         by: String,
     },
+    /// A slot of a stopped instance, which this plan starts, or which is started once it has stopped, will take it.
+    Starting {
+        /// Name of the instance.
+        by: String,
+        /// Its pool.
+        pool: PoolName,
+    },
     /// A slot of an instance that still boots will take it.
     Booting {
         /// Name of the instance, launches of this plan included.
@@ -139,6 +146,11 @@ pub enum Hold {
         /// The maximum.
         max: u32,
     },
+    /// Each of its machines, which somebody else made, is up, or is left to whoever cordoned it.
+    NothingToStart {
+        /// How many there are.
+        machines: u32,
+    },
     /// Every candidate is sold out.
     SoldOut {
         /// When the first is tried again.
@@ -178,6 +190,7 @@ impl Hold {
     pub fn kind(&self) -> &'static str {
         match self {
             Self::AtMaximum { .. } => "at_maximum",
+            Self::NothingToStart { .. } => "nothing_to_start",
             Self::SoldOut { .. } => "sold_out",
             Self::Refused { .. } => "refused",
             Self::Trouble { .. } => "trouble",
@@ -192,6 +205,12 @@ impl fmt::Display for Hold {
         match self {
             Self::AtMaximum { max: 1 } => f.write_str("the maximum of 1 instance is reached"),
             Self::AtMaximum { max } => write!(f, "the maximum of {max} instances is reached"),
+            Self::NothingToStart { machines: 1 } => {
+                f.write_str("its machine is up, cordoned by somebody else, or another kind")
+            }
+            Self::NothingToStart { machines } => {
+                write!(f, "each of its {machines} machines is up, cordoned by somebody else, or another kind")
+            }
             Self::SoldOut { until } => write!(f, "every candidate is sold out; tried again at {until:.0}"),
             Self::Refused { why, until } => write!(f, "the provider refuses: {why}; tried again at {until:.0}"),
             Self::Trouble { failures: 1, why, until } => {

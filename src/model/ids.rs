@@ -81,14 +81,21 @@ impl ServerMark {
     pub fn of(server: &url::Url) -> Self {
         let port = server.port().map(|port| format!(":{port}")).unwrap_or_default();
         let address = format!("{}{port}{}", server.host_str().unwrap_or_default(), server.path().trim_end_matches('/'));
-        let mut rest = scramble(hash(&address));
-        let mut mark = String::new();
-        for _ in 0..SUFFIX_LENGTH {
-            mark.push(letter(rest));
-            rest /= SUFFIX_LETTERS.len() as u64;
-        }
-        Self(mark)
+        Self(mark(&address))
     }
+}
+
+/// A few letters that stand for a text, short enough for a label and the same in every release; against accidents, not
+/// against attackers.
+#[must_use]
+pub fn mark(text: &str) -> String {
+    let mut rest = scramble(hash(text));
+    let mut mark = String::new();
+    for _ in 0..SUFFIX_LENGTH {
+        mark.push(letter(rest));
+        rest /= SUFFIX_LETTERS.len() as u64;
+    }
+    mark
 }
 
 /// Letters of a launch name's suffix: no vowels (no words), nothing that looks like something else.

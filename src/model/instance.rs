@@ -20,9 +20,18 @@ pub struct Instance {
     pub server: Option<ServerMark>,
     /// The agent record in its labels. `None`: it registers itself with the shared secret; the record has its name.
     pub agent: Option<AgentId>,
+    /// Names under which the agent of a machine that Picus did not launch may be known at Woodpecker, the surest first.
+    /// Empty for one that Picus launched: its record has its name.
+    pub known_as: Vec<String>,
+    /// The agent whose drain this installation has noted on the instance: its cordon is ours, also after a restart.
+    pub draining: Option<AgentId>,
+    /// The launch settings it was made with, as [`super::pool::Pool::launch_settings`]. `None`: not told.
+    pub launch_settings: Option<String>,
     /// State at the provider.
     pub state: InstanceState,
-    /// When it was created; billing by the hour counts from here.
+    /// Since when it is stopped. `None`: it is not, or that is not told.
+    pub stopped_since: Option<Timestamp>,
+    /// When it was created, or last started where instances are stopped and started; billing by the hour counts from here.
     pub created: Timestamp,
     /// Server type and place, for people and for the price.
     pub offer: OfferKey,

@@ -47,6 +47,10 @@ pub enum MachineState {
     Orphan,
     /// On its way out at the provider.
     Deleting,
+    /// Being stopped; it can be started again once it is.
+    Stopping,
+    /// Stopped, and of use: it can be started.
+    Stopped,
 }
 
 impl MachineState {
@@ -62,6 +66,8 @@ impl MachineState {
             Self::Failed => "failed",
             Self::Orphan => "orphan",
             Self::Deleting => "deleting",
+            Self::Stopping => "stopping",
+            Self::Stopped => "stopped",
         }
     }
 }
@@ -137,6 +143,12 @@ pub enum Keep {
     InFlight,
     /// It goes away by itself.
     Deleting,
+    /// It is being stopped.
+    Stopping,
+    /// It is stopped, and is started when it is needed.
+    Stopped,
+    /// It is up, and no record tells what it does.
+    NoRecord,
     /// Not heard of, but not long enough to be given up.
     LostLately {
         /// When that is long enough.
@@ -164,6 +176,9 @@ impl fmt::Display for Keep {
             Self::MissingLately { until } => write!(f, "its other half is missing; given up at {until:.0}"),
             Self::InFlight => f.write_str("an operation on it is under way"),
             Self::Deleting => f.write_str("goes away"),
+            Self::Stopping => f.write_str("is being stopped"),
+            Self::Stopped => f.write_str("stopped until it is needed"),
+            Self::NoRecord => f.write_str("up, and no agent record tells what it does"),
             Self::LostLately { until } => write!(f, "not heard of; given up at {until:.0}"),
         }
     }

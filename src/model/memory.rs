@@ -35,8 +35,10 @@ pub struct Memory {
     pub seen_busy: BTreeMap<AgentId, Timestamp>,
     /// When the loop first saw an agent connected that it had seen unconnected before.
     pub first_contact: BTreeMap<AgentId, Timestamp>,
-    /// Agents that the loop has only seen unconnected so far.
-    pub unconnected: BTreeSet<AgentId>,
+    /// Agents whose process the loop has not seen connected since it was begun, and their last contact before that.
+    pub unconnected: BTreeMap<AgentId, Option<Timestamp>>,
+    /// Instances that this process started, and when.
+    pub started: BTreeMap<InstanceId, Timestamp>,
     /// Instances that looked as if their record were gone, since when without a break.
     pub without_record: BTreeMap<InstanceId, Timestamp>,
     /// Records that looked as if their instance were gone, since when without a break.

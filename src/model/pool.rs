@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::ids::PoolName;
+use super::ids::{AgentId, InstanceId, PoolName};
 use super::instance::OfferKey;
 use super::labels::Labels;
 
@@ -33,9 +33,48 @@ pub struct Pool {
     pub boot_timeout: Duration,
     /// The agents register with the server's shared secret instead of a token each.
     pub shared_secret: bool,
+    /// The machines it starts and stops, and nothing else. Empty: it launches instances.
+    pub fixed: Vec<FixedInstance>,
+    /// What becomes of a launched instance that is not needed.
+    pub retire: RetireTo,
+    /// Short mark of the launch settings; a stopped instance with another one is not started again. `None`: not compared.
+    pub launch_settings: Option<String>,
+}
+
+/// A machine that somebody else made, with an agent on it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct FixedInstance {
+    /// The provider's id.
+    pub id: InstanceId,
+    /// Its agent's record. `None`: its names tell.
+    pub agent: Option<AgentId>,
+}
+
+/// What becomes of a launched instance that is not needed any more.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum RetireTo {
+    /// It is deleted.
+    Delete,
+    /// It is stopped, with its record and its disk, and started again before anything is launched.
+    Stop {
+        /// One that has been stopped for so long is deleted.
+        max_age: Duration,
+    },
 }
 
 impl Pool {
+    /// Whether its instances are stopped and started: a stopped one is of use.
+    #[must_use]
+    pub fn keeps_stopped(&self) -> bool {
+        !self.fixed.is_empty() || matches!(self.retire, RetireTo::Stop { .. })
+    }
+
+    /// Whether it starts and stops machines that somebody else made.
+    #[must_use]
+    pub fn is_fixed(&self) -> bool {
+        !self.fixed.is_empty()
+    }
+
     /// The labels its agents really have at the server. `None` until the provider told the platform.
     #[must_use]
     pub fn effective_labels(&self) -> Option<Labels> {

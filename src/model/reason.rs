@@ -46,6 +46,15 @@ pub enum Reason {
         /// Last heartbeat.
         last_contact: Timestamp,
     },
+    /// It is stopped: its drain has come to its end, and it may be started again.
+    Stopped,
+    /// It is stopped, and was launched with other settings.
+    SettingsChanged,
+    /// It has been stopped for too long.
+    StoppedFor {
+        /// Since when.
+        since: Timestamp,
+    },
     /// An instance without its agent record.
     RecordGone,
     /// An agent record without its instance.
@@ -64,6 +73,9 @@ impl fmt::Display for Reason {
             Self::MakesRoom => f.write_str("idle, takes none of the tasks that wait, and the maximum is reached"),
             Self::NeverConnected { launched } => write!(f, "launched at {launched:.0}, never connected"),
             Self::ContactLost { last_contact } => write!(f, "not heard of since {last_contact:.0}"),
+            Self::Stopped => f.write_str("it is stopped, and can be started again"),
+            Self::SettingsChanged => f.write_str("stopped, and launched with other settings"),
+            Self::StoppedFor { since } => write!(f, "stopped since {since:.0}"),
             Self::RecordGone => f.write_str("its agent record is gone"),
             Self::InstanceGone => f.write_str("its instance is gone"),
         }

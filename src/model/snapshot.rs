@@ -75,6 +75,8 @@ pub struct InFlight {
     pub undone: BTreeSet<AgentId>,
     /// Instances on which an operation runs.
     pub instances: BTreeSet<InstanceId>,
+    /// Those of them that are being started: they boot.
+    pub started: BTreeSet<InstanceId>,
 }
 
 /// A launch, from its decision until a listing shows its instance.

@@ -13,6 +13,8 @@ use crate::model::labels::{Labels, Mismatch, effective, fit};
 use crate::model::pool::{Market, Pool};
 use crate::model::snapshot::Snapshot;
 use crate::model::task::Task;
+use crate::plan::fleet::Fleet;
+use crate::plan::supply::Begun;
 
 /// A task that waits, in canonical order.
 #[derive(Debug)]
@@ -43,13 +45,13 @@ pub(super) struct Demand<'a> {
 }
 
 impl<'a> Demand<'a> {
-    pub fn new(snapshot: &'a Snapshot) -> Self {
+    pub fn new(snapshot: &'a Snapshot, fleet: &Fleet<'a>) -> Self {
         let queue = &snapshot.queue;
         let mut order: Vec<&Task> = queue.pending.iter().chain(&queue.waiting).collect();
         order.sort_by_cached_key(|task| (task.created, task.id.0.parse::<u64>().unwrap_or(u64::MAX), &task.id));
 
         let waits = waits(snapshot, &order);
-        let mut kinds = Kinds::new(snapshot);
+        let mut kinds = Kinds::new(snapshot, fleet);
         let tasks =
             order.into_iter().zip(waits).map(|(task, wait)| Waiting { task, kind: kinds.of(task), wait }).collect();
         Self { tasks, kinds: kinds.found }
@@ -154,8 +156,8 @@ impl Group {
 /// Groups tasks by what matching can see of them.
 struct Kinds<'a> {
     pools: &'a [Pool],
-    /// Labels of each pool; where the provider has not told the platform yet, any.
-    pool_labels: Vec<Labels>,
+    /// What agents of each pool have or would have.
+    pool_labels: Vec<BTreeSet<Labels>>,
     /// Keys that some agent or pool requires (`!key`): they are compared before anything is ignored.
     required: BTreeSet<String>,
     /// By what [`spell`] makes of a task's labels.
@@ -165,13 +167,14 @@ struct Kinds<'a> {
 }
 
 impl<'a> Kinds<'a> {
-    fn new(snapshot: &'a Snapshot) -> Self {
-        let pool_labels: Vec<Labels> = snapshot.pools.iter().map(scope).collect();
+    fn new(snapshot: &'a Snapshot, fleet: &Fleet<'a>) -> Self {
+        let of_pool = |(index, pool)| scope(fleet, index, pool);
+        let pool_labels: Vec<BTreeSet<Labels>> = snapshot.pools.iter().enumerate().map(of_pool).collect();
         let mut required: BTreeSet<String> = BTreeSet::new();
         let require = |required: &mut BTreeSet<String>, labels: &Labels| {
             required.extend(labels.iter().filter_map(|(key, _)| key.strip_prefix('!')).map(str::to_owned));
         };
-        for labels in &pool_labels {
+        for labels in pool_labels.iter().flatten() {
             require(&mut required, labels);
         }
         for custom in snapshot.agents.iter().filter_map(|agent| agent.custom_labels.as_ref()) {
@@ -200,10 +203,11 @@ impl<'a> Kinds<'a> {
         }
         let mut pools = Vec::new();
         let mut mismatches = Vec::new();
-        for (index, labels) in self.pool_labels.iter().enumerate() {
-            match fit(labels, &task.labels) {
-                Ok(_) => pools.push(index),
-                Err(mismatch) => mismatches.push((self.pools[index].name.clone(), mismatch)),
+        for (index, of_pool) in self.pool_labels.iter().enumerate() {
+            let mut misfits = of_pool.iter().map_while(|labels| fit(labels, &task.labels).err());
+            match (misfits.next(), misfits.count() + 1 >= of_pool.len()) {
+                (Some(mismatch), true) => mismatches.push((self.pools[index].name.clone(), mismatch)),
+                (Some(_), false) | (None, _) => pools.push(index),
             }
         }
         let kind = self.found.len();
@@ -221,10 +225,19 @@ fn spell((key, value): (&str, &str), into: &mut Vec<u8>) {
     }
 }
 
-/// The labels by which a pool's scope is judged.
-fn scope(pool: &Pool) -> Labels {
-    match &pool.market {
-        Market::Open { platform, .. } => effective(platform, &pool.backend, &pool.filter_labels, None),
-        Market::NotReady { .. } => effective("*", &pool.backend, &pool.filter_labels, None),
+/// The labels by which a pool's scope is judged: those that its launches would have, or, of machines that somebody else
+/// made, those that they have. Where the provider has not told the platform yet, any.
+fn scope(fleet: &Fleet<'_>, index: usize, pool: &Pool) -> BTreeSet<Labels> {
+    if pool.is_fixed() {
+        let machines = fleet.machines.iter().filter(|machine| machine.pool == index);
+        let labels: BTreeSet<Labels> = machines.filter_map(|machine| Some(Begun::new(machine, pool)?.labels)).collect();
+        if !labels.is_empty() {
+            return labels;
+        }
     }
+    let platform = match &pool.market {
+        Market::Open { platform, .. } => platform,
+        Market::NotReady { .. } => "*",
+    };
+    [effective(platform, &pool.backend, &pool.filter_labels, None)].into()
 }

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use jiff::Timestamp;
 
-use super::{AGENTS_RETURN, LISTING_LAG, SEEN_LATELY, WORK_SHOWS, count};
+use super::{AGENTS_RETURN, LISTING_LAG, SEEN_LATELY, START_SHOWS, WORK_SHOWS, count};
 use crate::model::agent::Agent;
 use crate::model::ids::{AgentId, LaunchName};
 use crate::model::instance::{Instance, InstanceState};
@@ -37,6 +37,8 @@ pub(super) struct Machine<'a> {
     pub launched: Timestamp,
     /// When its boot is given up.
     pub boots_until: Timestamp,
+    /// What was heard of its agent before says nothing of the process that runs now.
+    pub process_began: Timestamp,
     /// Running tasks.
     pub running: u32,
     pub state: MachineState,
@@ -45,7 +47,7 @@ pub(super) struct Machine<'a> {
 impl Machine<'_> {
     /// It was heard of lately.
     pub fn connected(&self, now: Timestamp) -> bool {
-        self.agent.is_some_and(|agent| seen_lately(agent, now))
+        self.agent.is_some_and(|agent| seen_lately(agent, now) && agent.last_contact > Some(self.process_began))
     }
 
     /// The operation on it that is under way undoes its drain.
@@ -64,7 +66,9 @@ impl Machine<'_> {
                 | MachineState::Lost
                 | MachineState::Failed
                 | MachineState::Orphan
-                | MachineState::Deleting => false,
+                | MachineState::Deleting
+                | MachineState::Stopping
+                | MachineState::Stopped => false,
             }
     }
 
@@ -121,6 +125,14 @@ impl<'a> Fleet<'a> {
         count(self.machines.iter().filter(exists).count())
     }
 
+    /// Instances of a pool that are not stopped and are not being stopped.
+    pub fn up(&self, pool: usize) -> u32 {
+        let stopped = |machine: &&Machine<'_>| {
+            machine.pool == pool && matches!(machine.state, MachineState::Stopped | MachineState::Stopping)
+        };
+        self.existing(pool).saturating_sub(count(self.machines.iter().filter(stopped).count()))
+    }
+
     /// Machines of a pool that count for its minimum.
     pub fn usable(&self, snapshot: &Snapshot, pool: usize) -> u32 {
         let counts = |machine: &&Machine<'_>| machine.pool == pool && machine.is_usable(snapshot);
@@ -135,7 +147,11 @@ impl<'a> Fleet<'a> {
         };
         let mut names: BTreeSet<&str> = BTreeSet::new();
         for instance in instances.iter().filter(|instance| instance.pool == pool.name) {
-            let agent = records.of(instance.agent, instance.name.as_str(), memory.records.get(&instance.id).copied());
+            let agent = if pool.is_fixed() {
+                records.of_fixed(pool, instance, instances)
+            } else {
+                records.of(instance.agent, instance.name.as_str(), memory.records.get(&instance.id).copied())
+            };
             if is_of_another_server(snapshot, instance)
                 && agent.is_none_or(|agent| agent.name != instance.name.as_str())
             {
@@ -183,12 +199,19 @@ impl<'a> Fleet<'a> {
             .or(instance.and_then(|instance| instance.agent))
             .or(launching.and_then(|launching| launching.agent));
         let running = record.and_then(|record| self.running.get(&record)).copied().unwrap_or(0);
-        let in_flight = agent.is_some_and(|agent| snapshot.in_flight.agents.contains(&agent.id))
-            || instance.is_some_and(|instance| snapshot.in_flight.instances.contains(&instance.id));
+        let starting = instance.is_some_and(|instance| snapshot.in_flight.started.contains(&instance.id));
+        let in_flight = !starting
+            && (agent.is_some_and(|agent| snapshot.in_flight.agents.contains(&agent.id))
+                || instance.is_some_and(|instance| snapshot.in_flight.instances.contains(&instance.id)));
+        // A listing may show a start late.
+        let started = instance.and_then(|instance| memory.started.get(&instance.id)).copied();
+        let launched = if starting { snapshot.now } else { started.map_or(launched, |started| launched.max(started)) };
+        let process_began = if pool.keeps_stopped() && instance.is_some() { launched } else { Timestamp::MIN };
         let boots_until = boots_until(pool, memory, launched);
-        let mut state = state(of, &parts, boots_until, running);
+        let mut state = state(of, &parts, process_began, boots_until, running);
         if state == MachineState::Failed
             && agent.is_none()
+            && !pool.is_fixed()
             && let Some(instance) = instance
             && (self.unlisted_work || may_be_renamed(of, &self.running, instance, boots_until))
         {
@@ -210,6 +233,7 @@ impl<'a> Fleet<'a> {
             fits_pool,
             launched,
             boots_until,
+            process_began,
             running,
             state,
         });
@@ -253,10 +277,23 @@ fn boots_until(pool: &Pool, memory: &Memory, launched: Timestamp) -> Timestamp {
     }
 }
 
-fn state(of: &OfPool<'_, '_>, parts: &Parts<'_>, boots_until: Timestamp, running: u32) -> MachineState {
+/// `process_began`: see [`Machine::process_began`].
+fn state(
+    of: &OfPool<'_, '_>,
+    parts: &Parts<'_>,
+    process_began: Timestamp,
+    boots_until: Timestamp,
+    running: u32,
+) -> MachineState {
     let now = of.snapshot.now;
     if parts.instance.is_some_and(|instance| instance.state == InstanceState::Deleting) {
         return MachineState::Deleting;
+    }
+    // What ran there when it was stopped comes back to the queue first.
+    if let Some(state) = parts.instance.and_then(|instance| stopped(of, instance, parts.agent, process_began))
+        && running == 0
+    {
+        return state;
     }
     let in_time = now < boots_until;
     let Some(agent) = parts.agent else {
@@ -283,11 +320,32 @@ fn state(of: &OfPool<'_, '_>, parts: &Parts<'_>, boots_until: Timestamp, running
     if instance_missing && !seen_lately(agent, now) && age(now, agent.created) >= LISTING_LAG {
         return MachineState::Orphan;
     }
-    match agent.last_contact {
+    match agent.last_contact.filter(|last_contact| *last_contact > process_began) {
         None if in_time => MachineState::Booting,
         None => MachineState::Failed,
         Some(_) if seen_lately(agent, now) => MachineState::Idle,
         Some(_) => MachineState::Lost,
+    }
+}
+
+/// The state of an instance that is stopped, or being stopped, where that is of use.
+fn stopped(
+    of: &OfPool<'_, '_>,
+    instance: &Instance,
+    agent: Option<&Agent>,
+    launched: Timestamp,
+) -> Option<MachineState> {
+    let record_gone = agent.is_none() && (instance.agent.is_some() || of.memory.record_deleted.contains(&instance.id));
+    if !of.pool.keeps_stopped() || record_gone {
+        return None;
+    }
+    let begun_just_now = of.snapshot.in_flight.started.contains(&instance.id)
+        || (launched > instance.created && age(of.snapshot.now, launched) < START_SHOWS);
+    match instance.state {
+        InstanceState::Stopped if begun_just_now => Some(MachineState::Booting),
+        InstanceState::Stopped => Some(MachineState::Stopped),
+        InstanceState::Stopping => Some(MachineState::Stopping),
+        InstanceState::Starting | InstanceState::Running | InstanceState::Deleting | InstanceState::Unknown => None,
     }
 }
 
@@ -392,5 +450,18 @@ impl<'a> Records<'a> {
             Some(id) => self.by_id.get(&id).copied(),
             None => self.by_name.get(name).or_else(|| self.by_id.get(&seen?)).copied(),
         }
+    }
+
+    /// The record of a machine that somebody else made: the configured one, else one that is called as the machine is. A
+    /// name that several machines have tells nothing.
+    fn of_fixed(&self, pool: &Pool, instance: &Instance, all: &[Instance]) -> Option<&'a Agent> {
+        let configured = pool.fixed.iter().find(|fixed| fixed.id == instance.id).and_then(|fixed| fixed.agent);
+        if let Some(id) = configured {
+            return self.by_id.get(&id).copied();
+        }
+        let is_others =
+            |name: &String| all.iter().any(|other| other.id != instance.id && other.known_as.contains(name));
+        let mut own = instance.known_as.iter().filter(|name| !is_others(name));
+        own.find_map(|name| self.by_name.get(name.as_str()).copied())
     }
 }

@@ -4,7 +4,7 @@
 //! tasks and not in that of slots or kinds.
 //! A task takes the best group that fits and has a slot left. If none has, tasks that were laid before move to other
 //! groups that fit them, if that frees a slot (an augmenting path). Only then a closed slot is opened: a drain that can
-//! be undone, at last a launch. So what is covered does not depend on who chose first, and slots that were opened and
+//! be undone, then a stopped instance, at last a launch. So what is covered does not depend on who chose first, and slots that were opened and
 //! then exist cover the same tasks again: planning after executing opens nothing more.
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
@@ -18,6 +18,8 @@ pub(super) enum Class {
     Booted,
     /// Of a pool's drains that can be undone.
     Drains,
+    /// Of a pool's stopped instances.
+    Starts,
     /// Of a pool's launches to come.
     Launches,
 }
@@ -27,8 +29,8 @@ pub(super) enum Class {
 pub(super) enum Closed {
     /// None.
     Nothing,
-    /// Those of drains: free slots of each, the next one last.
-    Drains(Vec<u32>),
+    /// Those of machines that exist, drains or stopped ones: free slots of each, the next one last.
+    Each(Vec<u32>),
     /// Those of launches.
     Launches {
         /// How many more.
@@ -42,7 +44,7 @@ impl Closed {
     fn open(&mut self) -> Option<u32> {
         match self {
             Self::Nothing | Self::Launches { room: 0, .. } => None,
-            Self::Drains(drains) => drains.pop(),
+            Self::Each(slots) => slots.pop(),
             Self::Launches { room, slots } => {
                 *room -= 1;
                 Some(*slots)
@@ -53,7 +55,7 @@ impl Closed {
     fn is_empty(&self) -> bool {
         match self {
             Self::Nothing => true,
-            Self::Drains(drains) => drains.is_empty(),
+            Self::Each(slots) => slots.is_empty(),
             Self::Launches { room, slots } => *room == 0 || *slots == 0,
         }
     }
@@ -66,7 +68,7 @@ pub(super) struct Group {
     /// Open slots that nothing is laid on.
     pub free: u64,
     pub closed: Closed,
-    /// How many drains or launches were opened.
+    /// How many drains, stopped instances or launches were opened.
     pub opened: u32,
     /// Tasks laid here, by sort.
     laid: BTreeMap<usize, u32>,
@@ -83,7 +85,7 @@ impl Group {
 pub(super) enum Placed {
     /// One that exists.
     Standing,
-    /// One of a drain to undo or of a launch to come.
+    /// One of a drain to undo, of an instance to start or of a launch to come.
     Opened,
 }
 
@@ -169,12 +171,12 @@ impl Matching {
     fn placed_in(&self, group: usize) -> Placed {
         match self.groups[group].class {
             Class::Now | Class::Booted => Placed::Standing,
-            Class::Drains | Class::Launches => Placed::Opened,
+            Class::Drains | Class::Starts | Class::Launches => Placed::Opened,
         }
     }
 
     /// Looks through every group that could be reached by moving tasks, nearest first: one with an open slot, else a
-    /// drain to undo, else a launch.
+    /// drain to undo, else a stopped instance, else a launch.
     fn make_room(&mut self, sort: usize) -> Option<Placed> {
         // How each group was reached: the sort that would move there, and from where (`None`: the new task).
         let mut reached: Vec<Option<(usize, Option<usize>)>> = vec![None; self.groups.len()];

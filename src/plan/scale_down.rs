@@ -6,19 +6,20 @@
 mod room;
 
 use std::collections::{BTreeMap, BTreeSet};
-
 use std::time::Duration;
 
 use jiff::Timestamp;
 
 use super::fleet::{Fleet, Machine, seen_lately};
 use super::period::closing_window;
+use super::scale_up::Begins;
+use super::stopped::{noted_on, past_its_time};
 use super::{
     AGENTS_RETURN, ALL_RECORDS_ABSENCE, CORDON_SETTLES, DRAIN_TAKES, LISTING_LAG, RECORD_ABSENCE, RUNS_SHOW, WORK_SHOWS,
 };
-use crate::model::action::{Action, Step};
+use crate::model::action::{Action, Proof, Step};
 use crate::model::agent::Agent;
-use crate::model::ids::{AgentId, LaunchName};
+use crate::model::ids::LaunchName;
 use crate::model::instance::Instance;
 use crate::model::later;
 use crate::model::machine::{Fate, Keep, MachineDecision, MachineState};
@@ -40,17 +41,17 @@ pub(super) struct ScaleDown {
 pub(super) struct Beside<'a> {
     /// Names of machines of ours that tasks are laid on.
     pub needed: &'a BTreeSet<&'a str>,
-    /// Agents whose drain scaling up undoes, and why.
-    pub undone: &'a BTreeMap<AgentId, Reason>,
+    /// What scaling up does to machines that exist.
+    pub begins: &'a Begins,
     /// How many more instances each pool would launch if it were not at its maximum.
     pub short: &'a [u32],
 }
 
 pub(super) fn scale_down(snapshot: &Snapshot, memory: &Memory, fleet: &Fleet<'_>, beside: &Beside<'_>) -> ScaleDown {
-    let Beside { needed, undone, short: _ } = *beside;
+    let Beside { needed, begins, short: _ } = *beside;
     let in_the_way = room::in_the_way(snapshot, memory, fleet, beside);
     let all_records_vanished = all_records_vanished(snapshot, memory);
-    let judge = Judge { snapshot, memory, needed, undone, in_the_way: &in_the_way, all_records_vanished };
+    let judge = Judge { snapshot, memory, needed, begins, in_the_way: &in_the_way, all_records_vanished };
     let mut verdicts: Vec<Verdict> = fleet.machines.iter().map(|machine| judge.verdict(machine)).collect();
     for pool in 0..snapshot.pools.len() {
         keep_minimum(snapshot, fleet, pool, &mut verdicts);
@@ -60,7 +61,7 @@ pub(super) fn scale_down(snapshot: &Snapshot, memory: &Memory, fleet: &Fleet<'_>
         let pool = snapshot.pools[machine.pool].name.clone();
         let fate = match verdict {
             Verdict::Keep(why) => Fate::Kept { why },
-            Verdict::Undone(reason) => Fate::Step { action: "uncordon", reason },
+            Verdict::Begins(action, reason) => Fate::Step { action, reason },
             Verdict::Do(action, reason) => {
                 let kind = action.kind();
                 down.steps.push(Step { pool: pool.clone(), action, reason: reason.clone() });
@@ -83,8 +84,8 @@ pub(super) fn scale_down(snapshot: &Snapshot, memory: &Memory, fleet: &Fleet<'_>
 /// What is to happen to one machine.
 enum Verdict {
     Keep(Keep),
-    /// Scaling up undoes its drain.
-    Undone(Reason),
+    /// Scaling up has a step for it.
+    Begins(&'static str, Reason),
     Do(Action, Reason),
 }
 
@@ -104,6 +105,9 @@ fn keep_minimum(snapshot: &Snapshot, fleet: &Fleet<'_>, pool: usize, verdicts: &
                 | Reason::MakesRoom
                 | Reason::NeverConnected { .. }
                 | Reason::ContactLost { .. }
+                | Reason::Stopped
+                | Reason::SettingsChanged
+                | Reason::StoppedFor { .. }
                 | Reason::RecordGone
                 | Reason::InstanceGone => continue,
             };
@@ -125,8 +129,8 @@ struct Judge<'a> {
     memory: &'a Memory,
     /// Names of machines of ours that tasks are laid on.
     needed: &'a BTreeSet<&'a str>,
-    /// Agents whose drain scaling up undoes, and why.
-    undone: &'a BTreeMap<AgentId, Reason>,
+    /// What scaling up does to machines that exist.
+    begins: &'a Begins,
     /// Names of machines that make room for waiting tasks.
     in_the_way: &'a BTreeSet<&'a str>,
     /// The server lists no agent, though there were records.
@@ -154,9 +158,14 @@ impl Judge<'_> {
             return Verdict::Keep(Keep::InFlight);
         }
         if let Some(agent) = machine.agent
-            && let Some(reason) = self.undone.get(&agent.id)
+            && let Some(reason) = self.begins.undone.get(&agent.id)
         {
-            return Verdict::Undone(reason.clone());
+            return Verdict::Begins("uncordon", reason.clone());
+        }
+        if let Some(instance) = machine.instance
+            && let Some(reason) = self.begins.started.get(&instance.id)
+        {
+            return Verdict::Begins("start", reason.clone());
         }
         if !matches!(self.snapshot.instances.get(&pool.account), Some(Listing::Known { .. })) {
             return Verdict::Keep(if machine.running > 0 { Keep::Busy } else { Keep::ListingUnknown });
@@ -167,8 +176,10 @@ impl Judge<'_> {
             (MachineState::Busy, _) => Verdict::Keep(Keep::Busy),
             (MachineState::Failed, agent) => match self.record_missing_lately(machine) {
                 Some(until) => Verdict::Keep(Keep::MissingLately { until }),
-                None => never_connected(machine, agent),
+                None => self.never_connected(machine, pool, agent),
             },
+            (MachineState::Stopping, _) => Verdict::Keep(Keep::Stopping),
+            (MachineState::Stopped, agent) => self.stopped(machine, pool, agent),
             (MachineState::Lost, Some(agent)) => self.lost(machine, pool, agent),
             (MachineState::Idle, Some(agent)) => self.idle(machine, pool, agent),
             (MachineState::Cordoned, Some(agent)) => self.cordoned(machine, pool, agent),
@@ -190,8 +201,10 @@ impl Judge<'_> {
             return Verdict::Keep(Keep::InstanceNotListed);
         }
         match self.due(machine, pool, agent).and_then(|reason| self.in_time(machine, pool, reason)) {
-            Ok(reason) => Verdict::Do(cordon(agent), reason),
-            Err(_) if self.in_the_way.contains(machine.name) => Verdict::Do(cordon(agent), Reason::MakesRoom),
+            Ok(reason) => Verdict::Do(cordon(machine, pool, agent), reason),
+            Err(_) if self.in_the_way.contains(machine.name) => {
+                Verdict::Do(cordon(machine, pool, agent), Reason::MakesRoom)
+            }
             Err(keep) => Verdict::Keep(keep),
         }
     }
@@ -227,6 +240,9 @@ impl Judge<'_> {
     /// The last time it worked, by its record or as the loop saw it; else its first contact, else its launch or, where
     /// that is later, the beginning of its record: with a shared secret it is made at the first contact.
     fn idle_since(&self, machine: &Machine<'_>, agent: &Agent) -> Timestamp {
+        if self.memory.unconnected.contains_key(&agent.id) {
+            return self.now();
+        }
         let first_contact = self.memory.first_contact.get(&agent.id).copied();
         let first_contact = first_contact.unwrap_or(machine.launched.max(agent.created));
         let worked = agent.last_work.unwrap_or(Timestamp::MIN);
@@ -253,7 +269,7 @@ impl Judge<'_> {
             return if self.now() < until {
                 Verdict::Keep(Keep::Boots { until })
             } else {
-                never_connected(machine, Some(agent))
+                self.never_connected(machine, pool, Some(agent))
             };
         }
         let reason = match self.due(machine, pool, agent) {
@@ -271,6 +287,7 @@ impl Judge<'_> {
         }
         if let Some(instance) = machine.instance
             && !machine.connected(self.now())
+            && !pool.is_fixed()
             && self.is_named(agent)
             && LaunchName::parse(&agent.name, &self.snapshot.installation, &pool.name).is_some()
         {
@@ -280,7 +297,47 @@ impl Judge<'_> {
             let action = Action::DeleteInstance { instance: id.clone(), name: name.clone(), agent: Some(agent.id) };
             return Verdict::Do(action, reason);
         }
-        Verdict::Do(retire(machine, agent, true), reason)
+        Verdict::Do(end(machine, pool, agent, &reason), reason)
+    }
+
+    fn stopped(&self, machine: &Machine<'_>, pool: &Pool, agent: Option<&Agent>) -> Verdict {
+        if let Some(reason) = past_its_time(machine, pool, self.now()) {
+            return match (agent, machine.instance) {
+                (Some(agent), _) => Verdict::Do(retire(machine, agent, Proof::Silent), reason),
+                (None, Some(instance)) => Verdict::Do(delete(instance), reason),
+                (None, None) => Verdict::Keep(Keep::Stopped),
+            };
+        }
+        match agent {
+            Some(agent) if agent.no_schedule => {
+                if self.memory.cordons.get(&agent.id).is_some_and(|cordon| cordon.ours) {
+                    let (name, noted_on) = (agent.name.clone(), noted_on(machine, pool).cloned());
+                    Verdict::Do(Action::Uncordon { agent: agent.id, name, noted_on }, Reason::Stopped)
+                } else {
+                    Verdict::Keep(Keep::CordonedByOthers)
+                }
+            }
+            Some(_) | None => Verdict::Keep(Keep::Stopped),
+        }
+    }
+
+    /// The boot timeout has passed. Its record, if there is one, says that it was never there, or not since it was started.
+    fn never_connected(&self, machine: &Machine<'_>, pool: &Pool, agent: Option<&Agent>) -> Verdict {
+        let reason = Reason::NeverConnected { launched: machine.launched };
+        let proof = match agent {
+            Some(Agent { last_contact: Some(_), .. }) => Proof::Silent,
+            Some(Agent { last_contact: None, .. }) | None => Proof::NeverHeardOf,
+        };
+        match (agent, machine.instance) {
+            (None, Some(instance)) if pool.is_fixed() && !self.memory.started.contains_key(&instance.id) => {
+                Verdict::Keep(Keep::NoRecord)
+            }
+            (agent, Some(instance)) if pool.is_fixed() => Verdict::Do(stop(machine, instance, agent, proof), reason),
+            (Some(agent), _) => Verdict::Do(retire(machine, agent, proof), reason),
+            (None, Some(instance)) => Verdict::Do(delete(instance), reason),
+            // A launch that no listing has shown within the boot timeout; the loop forgets it.
+            (None, None) => Verdict::Keep(Keep::InFlight),
+        }
     }
 
     /// From when on an agent without running tasks works on nothing: a server that was away may have forgotten its runs,
@@ -306,7 +363,7 @@ impl Judge<'_> {
         if self.now() < until {
             return Verdict::Keep(Keep::LostLately { until });
         }
-        Verdict::Do(cordon(agent), Reason::ContactLost { last_contact })
+        Verdict::Do(cordon(machine, pool, agent), Reason::ContactLost { last_contact })
     }
 
     fn record_without_instance(&self, agent: &Agent) -> Verdict {
@@ -321,7 +378,7 @@ impl Judge<'_> {
         if self.is_named(agent) {
             return Verdict::Keep(Keep::Named);
         }
-        let action = Action::Retire { agent: agent.id, name: agent.name.clone(), instance: None, cordoned: false };
+        let action = Action::Retire { agent: agent.id, name: agent.name.clone(), instance: None, proof: Proof::Silent };
         Verdict::Do(action, Reason::InstanceGone)
     }
 
@@ -359,30 +416,49 @@ impl Judge<'_> {
     }
 }
 
-/// The boot timeout has passed. Its record, if there is one, says that it was never there.
-fn never_connected(machine: &Machine<'_>, agent: Option<&Agent>) -> Verdict {
-    let reason = Reason::NeverConnected { launched: machine.launched };
-    match (agent, machine.instance) {
-        (Some(agent), _) => Verdict::Do(retire(machine, agent, false), reason),
-        (None, Some(instance)) => Verdict::Do(delete(instance), reason),
-        // A launch that no listing has shown within the boot timeout; the loop forgets it.
-        (None, None) => Verdict::Keep(Keep::InFlight),
+/// A drained machine ends: it is stopped where that keeps it for later, else deleted with its record. What was lost or
+/// is in the way is not worth keeping, except where somebody else made it.
+fn end(machine: &Machine<'_>, pool: &Pool, agent: &Agent, reason: &Reason) -> Action {
+    let is_sound = match reason {
+        Reason::Idle { .. } | Reason::PeriodEnds { .. } => true,
+        Reason::TasksWait { .. }
+        | Reason::BelowMinimum { .. }
+        | Reason::PaidAgain { .. }
+        | Reason::MakesRoom
+        | Reason::NeverConnected { .. }
+        | Reason::ContactLost { .. }
+        | Reason::Stopped
+        | Reason::SettingsChanged
+        | Reason::StoppedFor { .. }
+        | Reason::RecordGone
+        | Reason::InstanceGone => false,
+    };
+    match machine.instance {
+        Some(instance) if pool.is_fixed() || (pool.keeps_stopped() && is_sound && machine.fits_pool) => {
+            stop(machine, instance, Some(agent), Proof::Cordoned)
+        }
+        Some(_) | None => retire(machine, agent, Proof::Cordoned),
     }
 }
 
-fn cordon(agent: &Agent) -> Action {
-    Action::Cordon { agent: agent.id, name: agent.name.clone() }
+fn cordon(machine: &Machine<'_>, pool: &Pool, agent: &Agent) -> Action {
+    Action::Cordon { agent: agent.id, name: agent.name.clone(), noted_on: noted_on(machine, pool).cloned() }
+}
+
+fn stop(machine: &Machine<'_>, instance: &Instance, agent: Option<&Agent>, proof: Proof) -> Action {
+    let agent = agent.map(|agent| agent.id);
+    Action::Stop { agent, name: machine.name.to_owned(), instance: instance.id.clone(), proof }
 }
 
 fn delete(instance: &Instance) -> Action {
     Action::DeleteInstance { instance: instance.id.clone(), name: instance.name.clone(), agent: instance.agent }
 }
 
-fn retire(machine: &Machine<'_>, agent: &Agent, cordoned: bool) -> Action {
+fn retire(machine: &Machine<'_>, agent: &Agent, proof: Proof) -> Action {
     Action::Retire {
         agent: agent.id,
         name: agent.name.clone(),
         instance: machine.instance.map(|instance| instance.id.clone()),
-        cordoned,
+        proof,
     }
 }

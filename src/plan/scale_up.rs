@@ -1,4 +1,4 @@
-//! Drains to undo and launches, for the tasks that no slot takes and for the minimum.
+//! Drains to undo, instances to start and launches, for the tasks that no slot takes and for the minimum.
 //!
 //! A task that several pools could take is counted once: for the first, in the order of the settings, that has room
 //! and can be served.
@@ -7,14 +7,15 @@ mod pool;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
-use self::pool::{Names, PoolUp, Undo};
+use self::pool::{Names, PoolUp, Readiness, Undo};
 use super::demand::Demand;
 use super::fleet::Fleet;
 use super::matching::{Class, Closed, Group, Placed};
 use super::supply::{Supply, stuck_since};
 use crate::model::action::{Action, Step};
 use crate::model::decision::{Hold, Shared, TaskDecision};
-use crate::model::ids::{AgentId, LaunchName, PoolName};
+use crate::model::ids::{AgentId, InstanceId, LaunchName, PoolName};
+use crate::model::instance::Instance;
 use crate::model::memory::Memory;
 use crate::model::reason::Reason;
 use crate::model::snapshot::Snapshot;
@@ -24,6 +25,15 @@ use crate::model::snapshot::Snapshot;
 pub(super) struct ScaleUp<'a> {
     pools: Vec<PoolUp<'a>>,
     pub names_used: u64,
+}
+
+/// What the steps do to machines that exist, and why.
+#[derive(Debug, Default)]
+pub(super) struct Begins {
+    /// Agents whose drain is undone.
+    pub undone: BTreeMap<AgentId, Reason>,
+    /// Instances that are started.
+    pub started: BTreeMap<InstanceId, Reason>,
 }
 
 /// Decides which drains are undone and what is launched. Some of it may turn out not to be needed once all tasks are
@@ -45,8 +55,13 @@ pub(super) fn scale_up<'a>(
     for (index, pool) in pools.iter().enumerate() {
         for (labels, drains) in pool.drains_by_labels() {
             let slots = drains.iter().rev().map(|&drain| pool.drains[drain].free).collect();
-            more.push((Group::new(Class::Drains, 0, Closed::Drains(slots)), labels, index));
+            more.push((Group::new(Class::Drains, 0, Closed::Each(slots)), labels, index));
             owners.push((index, drains));
+        }
+        for (labels, starts) in pool.starts_by_labels() {
+            let slots = starts.iter().rev().map(|&start| pool.starts[start].begun.slots).collect();
+            more.push((Group::new(Class::Starts, 0, Closed::Each(slots)), labels, index));
+            owners.push((index, starts));
         }
         if let Some(labels) = &pool.labels {
             let launches = Closed::Launches { room: pool.room, slots: pool.pool.slots };
@@ -70,11 +85,16 @@ pub(super) fn scale_up<'a>(
             uncovered[first] += 1;
         }
     }
-    for ((index, drains), group) in owners.into_iter().zip(&matching.groups[standing..]) {
+    for ((index, machines), group) in owners.into_iter().zip(&matching.groups[standing..]) {
         match group.class {
             Class::Drains => {
-                for drain in drains.into_iter().take(group.opened as usize) {
+                for drain in machines.into_iter().take(group.opened as usize) {
                     pools[index].drains[drain].undo = Some(Undo::ForTasks);
+                }
+            }
+            Class::Starts => {
+                for start in machines.into_iter().take(group.opened as usize) {
+                    pools[index].start(start);
                 }
             }
             Class::Launches => (0..group.opened).for_each(|_| pools[index].launch(&mut names)),
@@ -99,6 +119,9 @@ impl ScaleUp<'_> {
             for drain in pool.drains.iter().filter(|drain| drain.undo.is_some()) {
                 supply.add_undone(drain.labels.clone(), drain.name, index, drain.idle, drain.free);
             }
+            for start in pool.starts.iter().filter(|start| start.chosen) {
+                supply.add_started(start.name, index, &start.begun);
+            }
             if let Some(labels) = &pool.labels {
                 let names = pool.launches.iter().map(LaunchName::as_str);
                 supply.add_launches(labels, names, index, pool.pool.slots);
@@ -107,7 +130,7 @@ impl ScaleUp<'_> {
         supply
     }
 
-    /// Names of drains and launches that no task is laid on and that the minimum does not ask for either.
+    /// Names of drains, stopped instances and launches that no task is laid on and that the minimum does not ask for either.
     pub fn unneeded<'s>(&'s self, loads: &HashMap<&str, u32>) -> BTreeSet<&'s str> {
         let mut unneeded = BTreeSet::new();
         for pool in &self.pools {
@@ -122,6 +145,9 @@ impl ScaleUp<'_> {
             for name in pool.launches.iter().rev() {
                 drop(name.as_str(), true);
             }
+            for start in pool.starts.iter().rev().filter(|start| start.chosen) {
+                drop(start.name, start.usable);
+            }
             for drain in &pool.drains {
                 match drain.undo {
                     Some(Undo::ForTasks | Undo::ForMinimum) => drop(drain.name, drain.usable),
@@ -132,15 +158,11 @@ impl ScaleUp<'_> {
         unneeded
     }
 
-    /// The steps but for those, and for each agent whose drain is undone the reason.
-    pub fn steps(
-        &self,
-        loads: &HashMap<&str, u32>,
-        unneeded: &BTreeSet<&str>,
-    ) -> (Vec<Step>, BTreeMap<AgentId, Reason>) {
+    /// The steps but for those, and what they do to machines that exist.
+    pub fn steps(&self, loads: &HashMap<&str, u32>, unneeded: &BTreeSet<&str>) -> (Vec<Step>, Begins) {
         let mut steps = Vec::new();
-        let mut undone = BTreeMap::new();
-        for PoolUp { pool, drains, launches, offer, .. } in &self.pools {
+        let Begins { mut undone, mut started } = Begins::default();
+        for PoolUp { pool, drains, starts, launches, offer, .. } in &self.pools {
             let below_minimum = Reason::BelowMinimum { min: pool.min };
             for drain in drains.iter().filter(|drain| !unneeded.contains(drain.name)) {
                 let reason = match (drain.undo, loads.get(drain.name)) {
@@ -150,7 +172,21 @@ impl ScaleUp<'_> {
                     (Some(Undo::ForTasks | Undo::ForMinimum), None) => below_minimum.clone(),
                 };
                 undone.insert(drain.agent, reason.clone());
-                let action = Action::Uncordon { agent: drain.agent, name: drain.record.to_owned() };
+                let (name, noted_on) = (drain.record.to_owned(), drain.noted_on.cloned());
+                let action = Action::Uncordon { agent: drain.agent, name, noted_on };
+                steps.push(Step { pool: pool.name.clone(), action, reason });
+            }
+            for start in starts
+                .iter()
+                .filter(|start| start.chosen && start.readiness == Readiness::Ready && !unneeded.contains(start.name))
+            {
+                let reason = match loads.get(start.name) {
+                    Some(&tasks) => Reason::TasksWait { tasks },
+                    None => below_minimum.clone(),
+                };
+                let Instance { id, offer, .. } = start.instance;
+                started.insert(id.clone(), reason.clone());
+                let action = Action::Start { instance: id.clone(), name: start.name.to_owned(), offer: offer.clone() };
                 steps.push(Step { pool: pool.name.clone(), action, reason });
             }
             let Ok(offer) = offer else { continue };
@@ -163,7 +199,7 @@ impl ScaleUp<'_> {
                 steps.push(Step { pool: pool.name.clone(), action, reason });
             }
         }
-        (steps, undone)
+        (steps, Begins { undone, started })
     }
 
     /// Says for tasks of ours that nothing could be had for what each pool waits for.
@@ -193,10 +229,11 @@ impl ScaleUp<'_> {
             }
         }
         let short = |(pool, held): (&PoolUp<'_>, u32)| match pool.hold() {
-            Hold::AtMaximum { .. } if pool.room == 0 && !pool.in_trouble => {
+            Hold::AtMaximum { .. } if pool.room == 0 && !pool.in_trouble && !pool.pool.is_fixed() => {
                 held.div_ceil(pool.pool.slots.max(1)).max(pool.pool.min.saturating_sub(pool.have))
             }
             Hold::AtMaximum { .. }
+            | Hold::NothingToStart { .. }
             | Hold::SoldOut { .. }
             | Hold::Refused { .. }
             | Hold::Trouble { .. }

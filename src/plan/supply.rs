@@ -18,6 +18,7 @@ use crate::model::ids::{AgentId, PoolName, TaskId};
 use crate::model::labels::{Labels, fit};
 use crate::model::machine::MachineState;
 use crate::model::memory::Memory;
+use crate::model::pool::Pool;
 use crate::model::snapshot::Snapshot;
 
 /// Where slots come from.
@@ -27,6 +28,8 @@ enum From {
     Standing,
     /// A drain that this plan undoes.
     Undone,
+    /// A stopped instance that this plan starts, or that is started once it has stopped.
+    Started,
 }
 
 /// Free slots of one agent.
@@ -103,7 +106,11 @@ impl<'a> Supply<'a> {
         }
         for (index, pool) in snapshot.pools.iter().enumerate() {
             let booting = |machine: &&Machine<'a>| machine.pool == index && machine.state == MachineState::Booting;
-            if let Some(labels) = pool.effective_labels() {
+            if pool.keeps_stopped() {
+                for machine in ours().filter(booting) {
+                    supply.add_booting(machine.name, index, Begun::new(machine, pool));
+                }
+            } else if let Some(labels) = pool.effective_labels() {
                 supply.add_launches(&labels, ours().filter(booting).map(|machine| machine.name), index, pool.slots);
             }
         }
@@ -115,6 +122,21 @@ impl<'a> Supply<'a> {
         if slots > 0 {
             let holder = Holder { from: From::Undone, spare: idle, ..Holder::new(name, Some(pool), slots) };
             self.groups.entry((Class::Now, labels)).or_default().push(holder);
+        }
+    }
+
+    /// Adds the slots of an instance that was started.
+    fn add_booting(&mut self, name: &'a str, pool: usize, begun: Option<Begun>) {
+        if let Some(Begun { labels, slots }) = begun.filter(|begun| begun.slots > 0) {
+            self.groups.entry((Class::Booted, labels)).or_default().push(Holder::new(name, Some(pool), slots));
+        }
+    }
+
+    /// Adds the slots of a stopped instance that is started.
+    pub fn add_started(&mut self, name: &'a str, pool: usize, begun: &Begun) {
+        if begun.slots > 0 {
+            let holder = Holder { from: From::Started, ..Holder::new(name, Some(pool), begun.slots) };
+            self.groups.entry((Class::Booted, begun.labels.clone())).or_default().push(holder);
         }
     }
 
@@ -189,6 +211,23 @@ impl<'a> Supply<'a> {
             });
         }
         Laid { decisions, matching, groups, later: self.later }
+    }
+}
+
+/// What a stopped instance will have once it is up: as its record says, if it was ever registered, else as its pool says.
+#[derive(Debug)]
+pub(super) struct Begun {
+    pub labels: Labels,
+    pub slots: u32,
+}
+
+impl Begun {
+    /// `None`: neither tells the platform.
+    pub fn new(machine: &Machine<'_>, pool: &Pool) -> Option<Self> {
+        match machine.agent.filter(|agent| !agent.platform.is_empty() && agent.capacity > 0) {
+            Some(agent) => Some(Self { labels: AgentKind::new(agent, Some(pool)).labels(), slots: agent.capacity }),
+            None => Some(Self { labels: pool.effective_labels()?, slots: pool.slots }),
+        }
     }
 }
 
@@ -299,9 +338,12 @@ impl<'a> Holders<'a> {
         let by = holder.name.to_owned();
         let name_of = |pool: usize| -> PoolName { snapshot.pools[pool].name.clone() };
         Some(match (class, holder.from, holder.pool) {
+            (_, From::Started, Some(pool)) => TaskDecision::Starting { by, pool: name_of(pool) },
             (Class::Booted, _, Some(pool)) => TaskDecision::Booting { by, pool: name_of(pool) },
             (_, From::Undone, Some(pool)) => TaskDecision::Uncordoned { by, pool: name_of(pool) },
-            (Class::Now | Class::Booted | Class::Drains | Class::Launches, _, _) => TaskDecision::Covered { by },
+            (Class::Now | Class::Booted | Class::Drains | Class::Starts | Class::Launches, _, _) => {
+                TaskDecision::Covered { by }
+            }
         })
     }
 }

@@ -13,6 +13,7 @@ mod properties;
 mod retiring;
 mod room;
 mod scale_up;
+mod stopped;
 mod task;
 mod text;
 mod trouble;

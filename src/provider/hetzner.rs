@@ -90,7 +90,7 @@ impl Hetzner {
 #[async_trait]
 impl Provider for Hetzner {
     async fn prepare(&self, pool: &PoolSettings) -> Result<Prepared, PrepareError> {
-        let LaunchSettings::Hetzner(settings) = &pool.launch;
+        let LaunchSettings::Hetzner(settings) = &pool.launch else { return Err(elsewhere(pool).into()) };
         let (prepared, resolved) = prepare::prepare(&self.client, settings).await?;
         self.remember(&pool.name, resolved);
         Ok(prepared)
@@ -101,7 +101,7 @@ impl Provider for Hetzner {
     }
 
     async fn launch(&self, launch: &Launch<'_>) -> Result<Instance, ProviderError> {
-        let LaunchSettings::Hetzner(settings) = &launch.pool.launch;
+        let LaunchSettings::Hetzner(settings) = &launch.pool.launch else { return Err(elsewhere(launch.pool)) };
         let resolved = match self.known(&launch.pool.name) {
             Some(resolved) => resolved,
             None => match prepare::prepare(&self.client, settings).await {
@@ -132,4 +132,9 @@ impl Provider for Hetzner {
             Err(failure) => Err(failure.into()),
         }
     }
+}
+
+/// A pool is only ever handed to the provider of its account.
+fn elsewhere(pool: &PoolSettings) -> ProviderError {
+    ProviderError::Rejected(format!("pool {} is not at Hetzner", pool.name))
 }

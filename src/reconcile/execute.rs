@@ -12,14 +12,15 @@ use secrecy::SecretString;
 use tracing::Instrument;
 
 use super::observe::DELETION_PAUSE;
-use super::{Reconciler, State};
+use super::{Account, Reconciler, State};
 use crate::bootstrap;
-use crate::model::action::{Action, Step};
+use crate::model::action::{Action, Proof, Step};
 use crate::model::agent::Agent;
 use crate::model::ids::{AgentId, InstanceId, LaunchName, ServerMark};
 use crate::model::instance::OfferKey;
 use crate::model::memory::{Cordon, REFUSAL_PAUSE, Refusal, SOLD_OUT_PAUSE};
 use crate::model::pool::AccountId;
+use crate::model::reason::Reason;
 use crate::model::snapshot::Launching;
 use crate::model::{age, later};
 use crate::plan::SEEN_LATELY;
@@ -29,6 +30,9 @@ use crate::woodpecker;
 
 /// A step is given up after this; every call in it has its own, shorter timeout.
 const STEP_TIMEOUT: Duration = Duration::from_secs(90);
+
+/// A console is waited for no longer: the instance that never connected is billed.
+const CONSOLE_TIMEOUT: Duration = Duration::from_secs(15);
 
 /// Why a step did not reach its end.
 #[derive(Debug, thiserror::Error)]
@@ -65,19 +69,48 @@ impl Reconciler {
                 None => None,
             };
             let carried_out = reconciler.carry_out(pool, &step.action);
+            reconciler.tell_console(pool, &step).await;
             let outcome = tokio::time::timeout(STEP_TIMEOUT, carried_out).await.unwrap_or(Err(Failure::TimedOut));
             reconciler.finish(pool, &step, outcome);
         };
         self.0.operations.spawn(work.instrument(span));
     }
 
+    /// Before an instance that never connected goes, the last lines of its console are told: they often say why.
+    async fn tell_console(&self, pool: &PoolSettings, step: &Step) {
+        let (
+            Reason::NeverConnected { .. },
+            Action::Stop { instance, .. }
+            | Action::DeleteInstance { instance, .. }
+            | Action::Retire { instance: Some(instance), .. },
+        ) = (&step.reason, &step.action)
+        else {
+            return;
+        };
+        let Ok(at) = self.account(pool) else { return };
+        match tokio::time::timeout(CONSOLE_TIMEOUT, at.provider.console(instance)).await {
+            Ok(Ok(Some(tail))) => {
+                tracing::error!(%instance, "it never connected; its console ends with:\n  | {}", tail.replace('\n', "\n  | "));
+                if let Some(trouble) = self.state().memory.troubles.get_mut(&pool.name) {
+                    let last = tail.lines().last().unwrap_or_default();
+                    trouble.why = format!("{}; its console ends with `{last}`", trouble.why);
+                }
+            }
+            Ok(Ok(None)) => {}
+            Ok(Err(error)) => tracing::debug!(%instance, "its console can't be read: {error}"),
+            Err(_) => tracing::debug!(%instance, "its console can't be read in time"),
+        }
+    }
+
     async fn carry_out(&self, pool: &PoolSettings, action: &Action) -> Result<(), Failure> {
         match action {
             Action::Launch { name, offer } => self.launch(pool, name, offer).await,
-            Action::Cordon { agent, name: _ } => self.cordon(*agent).await,
-            Action::Uncordon { agent, name: _ } => self.uncordon(*agent).await,
-            Action::Retire { agent, name: _, instance, cordoned } => {
-                self.retire(pool, *agent, instance.as_ref(), *cordoned).await
+            Action::Start { instance, name, offer: _ } => self.start(pool, instance, name).await,
+            Action::Cordon { agent, name: _, noted_on } => self.cordon(pool, *agent, noted_on.as_ref()).await,
+            Action::Uncordon { agent, name: _, noted_on } => self.uncordon(pool, *agent, noted_on.as_ref()).await,
+            Action::Stop { agent, name: _, instance, proof } => self.stop(pool, *agent, instance, *proof).await,
+            Action::Retire { agent, name: _, instance, proof } => {
+                self.retire(pool, *agent, instance.as_ref(), *proof).await
             }
             Action::DeleteInstance { instance, name, agent } => {
                 self.delete_instance(pool, instance, name, *agent).await
@@ -133,12 +166,56 @@ impl Reconciler {
         Ok(())
     }
 
-    async fn cordon(&self, agent: AgentId) -> Result<(), Failure> {
+    async fn start(&self, pool: &PoolSettings, instance: &InstanceId, name: &str) -> Result<(), Failure> {
+        let at = self.account(pool)?;
+        at.provider.start(instance).await?;
+        let mut state = self.state();
+        state.memory.started.insert(instance.clone(), self.0.clock.now());
+        // If it does not connect, that is one more failure.
+        if let Some(trouble) = state.memory.troubles.get_mut(&pool.name) {
+            trouble.counted.remove(&LaunchName::renamed(name));
+        }
+        Ok(())
+    }
+
+    async fn stop(
+        &self,
+        pool: &PoolSettings,
+        agent: Option<AgentId>,
+        instance: &InstanceId,
+        proof: Proof,
+    ) -> Result<(), Failure> {
+        if let Some(agent) = agent {
+            self.prove(agent, proof).await?;
+        }
+        self.account(pool)?.provider.stop(instance).await?;
+        self.state().memory.started.remove(instance);
+        Ok(())
+    }
+
+    /// Notes a drain on its instance, or that there is none any more. Without it the cordon is only known to this process.
+    async fn note_drain(&self, pool: &PoolSettings, noted_on: Option<&InstanceId>, agent: Option<AgentId>) {
+        let Some(instance) = noted_on else { return };
+        let noted = match self.account(pool) {
+            Ok(at) => at.provider.note_drain(instance, agent).await.map_err(Failure::from),
+            Err(failure) => Err(failure),
+        };
+        if let Err(error) = noted {
+            tracing::warn!(%instance, "its drain could not be noted on it, so it is not known after a restart: {error}");
+        }
+    }
+
+    fn account(&self, pool: &PoolSettings) -> Result<&Account, Failure> {
+        self.0.providers.get(pool.account.0).ok_or(Failure::Changed("its provider account is not configured"))
+    }
+
+    async fn cordon(&self, pool: &PoolSettings, agent: AgentId, noted_on: Option<&InstanceId>) -> Result<(), Failure> {
         let before = self.0.woodpecker.agent(agent).await?;
         if before.no_schedule {
             // Since the look at it, and not by this process: the cordon must not become one that it may undo.
             return Err(Failure::Changed("somebody else has cordoned it"));
         }
+        self.note_drain(pool, noted_on, Some(agent)).await;
         // Said before it is done: if the answer is lost, the cordon is still known as ours.
         let since = self.0.clock.now();
         self.state().memory.cordons.insert(agent, Cordon { since, ours: true });
@@ -151,7 +228,12 @@ impl Reconciler {
         Ok(())
     }
 
-    async fn uncordon(&self, agent: AgentId) -> Result<(), Failure> {
+    async fn uncordon(
+        &self,
+        pool: &PoolSettings,
+        agent: AgentId,
+        noted_on: Option<&InstanceId>,
+    ) -> Result<(), Failure> {
         let before = self.0.woodpecker.agent(agent).await?;
         // It is remembered as ours until it is seen undone: a heartbeat that read the record before may write the flag back.
         self.0.woodpecker.set_no_schedule(agent, &before.name, false).await?;
@@ -160,6 +242,7 @@ impl Reconciler {
         }
         // From here on a cordon is somebody else's.
         self.state().memory.cordons.remove(&agent);
+        self.note_drain(pool, noted_on, None).await;
         Ok(())
     }
 
@@ -168,32 +251,37 @@ impl Reconciler {
         pool: &PoolSettings,
         agent: AgentId,
         instance: Option<&InstanceId>,
-        cordoned: bool,
+        proof: Proof,
     ) -> Result<(), Failure> {
-        match self.0.woodpecker.agent(agent).await {
-            Err(woodpecker::Error::NotFound { .. }) => {}
-            Err(error) => return Err(error.into()),
-            Ok(record) => {
-                let heard_of = match (record.last_contact, instance) {
-                    (None, _) => false,
-                    (Some(_), Some(_)) => true,
-                    (Some(_), None) => self.heard_of_lately(&record),
-                };
-                if cordoned && !record.no_schedule {
-                    return Err(Failure::Changed("it is not cordoned any more"));
-                }
-                if !cordoned && heard_of {
-                    return Err(Failure::Changed("it was heard of meanwhile"));
-                }
-                if !self.0.woodpecker.agent_tasks(agent).await?.is_empty() {
-                    return Err(Failure::Changed("it was given a task meanwhile"));
-                }
-                self.delete_record(agent).await?;
-            }
+        if self.prove(agent, proof).await? {
+            self.delete_record(agent).await?;
         }
         let Some(instance) = instance else { return Ok(()) };
         self.state().memory.record_deleted.insert(instance.clone());
         self.remove(pool.account, instance).await
+    }
+
+    /// Looks once more that an agent may end. `false`: its record is gone, so nothing can run on it.
+    async fn prove(&self, agent: AgentId, proof: Proof) -> Result<bool, Failure> {
+        let record = match self.0.woodpecker.agent(agent).await {
+            Err(woodpecker::Error::NotFound { .. }) => return Ok(false),
+            Err(error) => return Err(error.into()),
+            Ok(record) => record,
+        };
+        match proof {
+            Proof::Cordoned if !record.no_schedule => return Err(Failure::Changed("it is not cordoned any more")),
+            Proof::NeverHeardOf if record.last_contact.is_some() => {
+                return Err(Failure::Changed("it was heard of meanwhile"));
+            }
+            Proof::Silent if self.heard_of_lately(&record) => {
+                return Err(Failure::Changed("it was heard of meanwhile"));
+            }
+            Proof::Cordoned | Proof::NeverHeardOf | Proof::Silent => {}
+        }
+        if !self.0.woodpecker.agent_tasks(agent).await?.is_empty() {
+            return Err(Failure::Changed("it was given a task meanwhile"));
+        }
+        Ok(true)
     }
 
     fn heard_of_lately(&self, record: &Agent) -> bool {
@@ -255,7 +343,11 @@ impl Reconciler {
             matches!(outcome, Ok(()) | Err(Failure::Provider(ProviderError::Unclear(_)) | Failure::TimedOut)),
         );
         match step.action {
-            Action::Launch { .. } | Action::Retire { .. } | Action::DeleteInstance { .. } => {
+            Action::Launch { .. }
+            | Action::Start { .. }
+            | Action::Stop { .. }
+            | Action::Retire { .. }
+            | Action::DeleteInstance { .. } => {
                 state.listings.expire(pool.account);
             }
             Action::Cordon { .. } | Action::Uncordon { .. } => {}
@@ -282,8 +374,16 @@ impl Reconciler {
                 Told::Now
             }
             (Action::Launch { .. }, Failure::Overtaken) => Told::Before,
+            (Action::Start { name, offer, .. }, Failure::Provider(error)) => {
+                launch_refused(&mut state, pool, &LaunchName::renamed(name), offer, error, now)
+            }
             (
-                Action::Cordon { .. } | Action::Uncordon { .. } | Action::Retire { .. } | Action::DeleteInstance { .. },
+                Action::Start { .. }
+                | Action::Stop { .. }
+                | Action::Cordon { .. }
+                | Action::Uncordon { .. }
+                | Action::Retire { .. }
+                | Action::DeleteInstance { .. },
                 Failure::Woodpecker(_)
                 | Failure::Provider(_)
                 | Failure::Image(_)
@@ -367,6 +467,14 @@ impl State {
                     agent: None,
                 });
             }
+            Action::Start { instance, .. } => {
+                self.in_flight.instances.insert(instance.clone());
+                self.in_flight.started.insert(instance.clone());
+            }
+            Action::Stop { agent, instance, .. } => {
+                self.in_flight.agents.extend(*agent);
+                self.in_flight.instances.insert(instance.clone());
+            }
             Action::Cordon { agent, .. } => {
                 self.in_flight.agents.insert(*agent);
             }
@@ -393,6 +501,16 @@ impl State {
                     self.in_flight.launches.retain(|launch| launch.name != *name);
                 }
             }
+            Action::Start { instance, .. } => {
+                self.in_flight.instances.remove(instance);
+                self.in_flight.started.remove(instance);
+            }
+            Action::Stop { agent, instance, .. } => {
+                self.in_flight.instances.remove(instance);
+                if let Some(agent) = agent {
+                    self.in_flight.agents.remove(agent);
+                }
+            }
             Action::Cordon { agent, .. } | Action::Uncordon { agent, .. } => {
                 self.in_flight.agents.remove(agent);
                 self.in_flight.undone.remove(agent);
@@ -415,6 +533,6 @@ impl State {
             launch.agent = Some(agent);
         }
         // However long the next look takes: when that one finds it connected, that is its first contact.
-        self.memory.unconnected.insert(agent);
+        self.memory.unconnected.insert(agent, None);
     }
 }

@@ -252,7 +252,7 @@ impl State {
     }
 
     fn pool(&self, settings: &PoolSettings) -> Pool {
-        let PoolSettings { name, account, min, max, idle_timeout, billing, boot_timeout, agent, launch: _ } = settings;
+        let PoolSettings { name, account, min, max, idle_timeout, billing, boot_timeout, agent, launch } = settings;
         let billing: Billing = *billing;
         Pool {
             name: name.clone(),
@@ -267,6 +267,9 @@ impl State {
             billing,
             boot_timeout: *boot_timeout,
             shared_secret: agent.shared_secret.is_some(),
+            fixed: launch.fixed().to_vec(),
+            retire: launch.retire(),
+            launch_settings: launch.mark(),
         }
     }
 }

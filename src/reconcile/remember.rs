@@ -2,13 +2,15 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use jiff::Timestamp;
+
 use crate::model::action::Plan;
 use crate::model::agent::Agent;
 use crate::model::decision::TaskDecision;
 use crate::model::ids::{AgentId, InstanceId, LaunchName, PoolName};
 use crate::model::instance::Instance;
-use crate::model::machine::Fate;
-use crate::model::memory::{Cordon, LONGEST_PAUSE, Memory};
+use crate::model::machine::{Fate, MachineState};
+use crate::model::memory::{Cordon, LONGEST_PAUSE, Memory, Trouble};
 use crate::model::pool::Pool;
 use crate::model::reason::Reason;
 use crate::model::snapshot::{Listing, Snapshot};
@@ -33,19 +35,21 @@ impl Memory {
             snapshot.agents.iter().filter(|agent| agent.no_schedule).map(|agent| agent.id).collect();
         let busy = snapshot.queue.running.iter().filter_map(|task| task.agent);
         self.cordons.retain(|agent, _| cordoned.contains(agent) || snapshot.in_flight.agents.contains(agent));
+        let noted = noted_drains(snapshot);
         for agent in cordoned {
-            self.cordons.entry(agent).or_insert(Cordon { since: now, ours: false });
+            self.cordons.entry(agent).or_insert_with(|| Cordon { since: now, ours: noted.contains(&agent) });
         }
         // Also of agents that are not listed: an instance whose record seems gone is spared if it worked lately.
         self.seen_busy.retain(|agent, at| there.contains(agent) || age(now, *at) < LONGEST_PAUSE);
         self.seen_busy.extend(busy.map(|agent| (agent, now)));
         self.first_contact.retain(|agent, _| there.contains(agent));
-        self.unconnected.retain(|agent| there.contains(agent));
+        self.unconnected.retain(|agent, _| there.contains(agent));
         let mut connected: Vec<PoolName> = Vec::new();
         for agent in &snapshot.agents {
             if agent.last_contact.is_none() {
-                self.unconnected.insert(agent.id);
-            } else if self.unconnected.remove(&agent.id) {
+                self.unconnected.insert(agent.id, None);
+            } else if self.unconnected.get(&agent.id).is_some_and(|before| agent.last_contact > *before) {
+                self.unconnected.remove(&agent.id);
                 self.first_contact.insert(agent.id, now);
                 connected.extend(LaunchName::pool_of(&agent.name, &snapshot.installation));
             } else if let Some(pool) = LaunchName::pool_of(&agent.name, &snapshot.installation)
@@ -91,8 +95,40 @@ impl Memory {
             self.records.retain(|id, _| listed.contains_key(id));
             self.without_record.retain(|id, _| listed.contains_key(id));
             self.record_deleted.retain(|id| listed.contains_key(id));
+            self.started.retain(|id, _| listed.contains_key(id));
         }
         self.see_records_without_instance(snapshot, &listed);
+    }
+
+    /// Machines that are started again begin anew: what was heard of their agents before does not count.
+    fn see_starts(&mut self, snapshot: &Snapshot, plan: &Plan) {
+        let contacts: BTreeMap<AgentId, Option<Timestamp>> =
+            snapshot.agents.iter().map(|agent| (agent.id, agent.last_contact)).collect();
+        let keeps: BTreeSet<&PoolName> =
+            snapshot.pools.iter().filter(|pool| pool.keeps_stopped()).map(|pool| &pool.name).collect();
+        for machine in plan.machines.iter().filter(|machine| keeps.contains(&machine.pool)) {
+            let Some((agent, contact)) = machine.agent.and_then(|id| Some((id, *contacts.get(&id)?))) else { continue };
+            match machine.state {
+                MachineState::Stopped | MachineState::Stopping => {
+                    self.unconnected.insert(agent, contact);
+                }
+                MachineState::Booting => {
+                    self.unconnected.entry(agent).or_insert(contact);
+                }
+                MachineState::Busy | MachineState::Idle => {
+                    let failed = self.troubles.get(&machine.pool).map(Trouble::failed_at);
+                    if failed.is_some_and(|failed| self.first_contact.get(&agent).is_some_and(|first| *first > failed))
+                    {
+                        self.launch_succeeded(&machine.pool);
+                    }
+                }
+                MachineState::Cordoned
+                | MachineState::Lost
+                | MachineState::Failed
+                | MachineState::Orphan
+                | MachineState::Deleting => {}
+            }
+        }
     }
 
     /// Which record has the name of an instance that names none.
@@ -144,6 +180,7 @@ impl Memory {
                     passed_over.insert(task.clone(), self.passed_over.get(task).copied().unwrap_or(now));
                 }
                 TaskDecision::Booting { .. }
+                | TaskDecision::Starting { .. }
                 | TaskDecision::Uncordoned { .. }
                 | TaskDecision::Held { .. }
                 | TaskDecision::NotReady { .. }
@@ -151,10 +188,10 @@ impl Memory {
             }
         }
         self.passed_over = passed_over;
+        self.see_starts(snapshot, plan);
         for machine in &plan.machines {
-            if let Fate::Step { reason: Reason::NeverConnected { launched }, .. } = &machine.fate
-                && let Some(name) = LaunchName::parse(&machine.name, &snapshot.installation, &machine.pool)
-            {
+            if let Fate::Step { reason: Reason::NeverConnected { launched }, .. } = &machine.fate {
+                let name = LaunchName::renamed(&machine.name);
                 let why = format!(
                     "{name} was launched at {launched:.0} and never connected: look whether instances reach \
                      PICUS_AGENT_WOODPECKER_SERVER, whether the agent's image can be pulled, and at the instance's console"
@@ -163,6 +200,15 @@ impl Memory {
             }
         }
     }
+}
+
+/// Agents whose drain is noted on their instance.
+fn noted_drains(snapshot: &Snapshot) -> BTreeSet<AgentId> {
+    let listings = snapshot.instances.values().filter_map(|listing| match listing {
+        Listing::Known { instances, .. } => Some(instances),
+        Listing::Unknown { .. } => None,
+    });
+    listings.flatten().filter_map(|instance| instance.draining).collect()
 }
 
 /// Of several records with one name the one last heard of.

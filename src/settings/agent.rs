@@ -30,8 +30,8 @@ const REFUSED: [(&str, &str); 2] = [
     ("MAX_PROCS", "is an old name: set `PICUS_AGENT_WOODPECKER_MAX_WORKFLOWS`"),
 ];
 
-/// Reads the agents' settings of a pool.
-pub fn read(reader: &mut Reader<'_>, image: Option<String>) -> Option<AgentSettings> {
+/// Reads the agents' settings of a pool; where it launches nothing, its agents are set up already.
+pub fn read(reader: &mut Reader<'_>, image: Option<String>, launches: bool) -> Option<AgentSettings> {
     let raw::Agent {
         server,
         agent_labels,
@@ -43,7 +43,7 @@ pub fn read(reader: &mut Reader<'_>, image: Option<String>) -> Option<AgentSetti
         agent_secret_file,
     } = raw::Agent::read(reader.layer, reader.problems);
     let image = image_reference(reader, image);
-    let server = server_address(reader, server);
+    let server = server_address(reader, server, launches);
     let shared_secret = secret(reader, &registry::AGENT_SECRET, agent_secret, agent_secret_file);
     let (labels, without) = labels(reader, agent_labels, filter_labels);
     let slots = slots(reader, max_workflows, agent_single_workflow);
@@ -75,8 +75,16 @@ fn image_reference(reader: &mut Reader<'_>, raw: Option<String>) -> Option<Strin
     None
 }
 
-fn server_address(reader: &mut Reader<'_>, raw: Option<String>) -> Option<String> {
+/// Empty where it is not needed.
+fn server_address(reader: &mut Reader<'_>, raw: Option<String>, needed: bool) -> Option<String> {
     let variable = &registry::AGENT_SERVER;
+    if raw.is_none() {
+        if needed {
+            reader.problems.missing(variable, reader.pool);
+            return None;
+        }
+        return Some(String::new());
+    }
     let address = reader.text(variable, raw)?;
     match host_of(&address) {
         Ok(host) => {

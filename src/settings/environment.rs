@@ -114,12 +114,6 @@ impl Environment {
                 Ok(Place::Pool(pool, base_name)) => {
                     environment.pools.entry(pool).or_default().set(base_name, name, value);
                 }
-                Ok(Place::NoLongerNeeded) => {
-                    problems.warn(format!(
-                        "{name} is no longer needed: each agent that is launched gets a record and a token of its own"
-                    ));
-                    environment.base.set(name.clone(), name, value);
-                }
                 // The value is not shown: a mistyped name may be that of a secret.
                 Err(message) => problems.add(name, None, message),
                 Ok(Place::SaidElsewhere) => {}
@@ -138,7 +132,6 @@ impl Environment {
 enum Place {
     Base,
     Pool(PoolName, String),
-    NoLongerNeeded,
     /// What is wrong with it follows from another problem.
     SaidElsewhere,
 }
@@ -153,7 +146,6 @@ fn place(name: &str, value: &str, pools: &Pools) -> Result<Place, String> {
         Some(Found::Variable(variable)) => match variable.availability {
             Availability::Here => check_agent_name(name).map(|()| Place::Base),
             Availability::Missing(what) => Err(format!("{what}: remove it")),
-            Availability::NoLongerNeeded => Ok(Place::NoLongerNeeded),
         },
         None => Err(kubernetes::hint(name, value).unwrap_or_else(|| unknown(name, candidates(None)))),
     }
@@ -169,7 +161,6 @@ fn place_of_pool(name: &str, rest: &str, pools: &Pools) -> Result<Place, String>
     match find(&base_name) {
         Some(Found::FileOf(variable) | Found::Variable(variable)) => match (variable.availability, variable.scope) {
             (Availability::Missing(what), _) => Err(format!("{what}: remove it")),
-            (Availability::NoLongerNeeded, _) => Err("is not needed: remove it".to_owned()),
             (Availability::Here, Scope::Installation) => Err(format!(
                 "can't be set for one pool, because it holds for the whole installation: set `{base_name}`"
             )),

@@ -17,7 +17,7 @@ use super::registry;
 use super::secrets::token;
 use super::{
     AccountSettings, LaunchSettings, LogFormat, LogSettings, PoolSettings, Problem, Settings, WoodpeckerSettings,
-    agent, hetzner,
+    agent, ec2, hetzner,
 };
 use crate::model::ids::{InstallationId, PoolName};
 use crate::model::pool::{AccountId, Billing};
@@ -58,11 +58,19 @@ const MOST_AGENTS: u32 = 10_000;
 pub fn read(vars: BTreeMap<String, String>) -> Result<Settings, Vec<Problem>> {
     let mut problems = Problems::default();
     let pools = Pools::read(vars.get(registry::POOLS.name).map(String::as_str), &mut problems);
+    let half_a_key = half_a_key(&vars);
+    let set_for_all: Vec<String> = vars.keys().cloned().collect();
     let environment = Environment::sort(vars, &pools, &mut problems);
     let base = assemble_base(&environment, &pools, &mut problems);
     let mut accounts = Accounts::default();
     let read: Vec<Option<PoolSettings>> =
         pools.names.iter().map(|name| pool(name, &environment, &mut accounts, &mut problems)).collect();
+    say_what_no_pool_reads(&set_for_all, &accounts, &mut problems);
+    if accounts.0.iter().any(|account| matches!(account, AccountSettings::Aws))
+        && let Some((set, other)) = half_a_key
+    {
+        problems.add(other, None, format!("must be set, because `{set}` is: a key has both parts, or neither"));
+    }
     let (found, warnings) = problems.finish(&pools.names);
     match (base, read.into_iter().collect::<Option<Vec<_>>>()) {
         (Some(Base { installation, woodpecker, poll_interval, log, dry_run }), Some(pools)) if found.is_empty() => {
@@ -70,6 +78,33 @@ pub fn read(vars: BTreeMap<String, String>) -> Result<Settings, Vec<Problem>> {
             Ok(Settings { installation, woodpecker, poll_interval, pools, accounts, log, dry_run, warnings })
         }
         _ => Err(found),
+    }
+}
+
+/// Settings of a provider at which no pool is have no effect.
+fn say_what_no_pool_reads(set: &[String], accounts: &Accounts, problems: &mut Problems) {
+    let hetzner = accounts.0.iter().any(|account| matches!(account, AccountSettings::Hetzner { .. }));
+    let aws = accounts.0.iter().any(|account| matches!(account, AccountSettings::Aws));
+    // Without any account there are problems that say more.
+    if !hetzner && !aws {
+        return;
+    }
+    for (prefix, used, provider) in [(raw::Hetzner::PREFIX, hetzner, "hcloud"), (raw::Aws::PREFIX, aws, "aws")] {
+        for name in set.iter().filter(|name| name.starts_with(prefix) && !used) {
+            if name != registry::HCLOUD_ID.name && registry::find(name).is_some() {
+                problems.warn(format!("{name} has no effect: no pool has {}={provider}", registry::PROVIDER_TYPE.name));
+            }
+        }
+    }
+}
+
+/// Of the SDK's static key: the part that is set, and the one that is not.
+fn half_a_key(vars: &BTreeMap<String, String>) -> Option<(&'static str, &'static str)> {
+    let (id, secret) = ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY");
+    match (vars.contains_key(id), vars.contains_key(secret)) {
+        (true, false) => Some((id, secret)),
+        (false, true) => Some((secret, id)),
+        (true, true) | (false, false) => None,
     }
 }
 
@@ -181,16 +216,30 @@ fn pool(
     let raw::Pool { provider_type, max_idle_time, billing_period, boot_timeout, min_agents, max_agents, agent_image } =
         raw::Pool::read(&layer, problems);
     let mut reader = Reader { layer: &layer, pool: Some(name), problems };
+    let provider = provider(&mut reader, provider_type);
+    // Another provider's launch settings are not known, so what is missing of them is not said.
+    let launch = provider.map(|provider| launch(&mut reader, provider));
+    let fixed = match &launch {
+        Some(Some((_, LaunchSettings::Fixed(fixed)))) => Some(fixed.instances.len()),
+        Some(Some((_, LaunchSettings::Hetzner(_) | LaunchSettings::Ec2(_))) | None) | None => None,
+    };
+    let max_agents = max_agents.or_else(|| Some(fixed.unwrap_or(1).to_string()));
     let (min, max) = limits(&mut reader, min_agents, max_agents);
     let idle_timeout = reader.duration(&registry::MAX_IDLE_TIME, max_idle_time, &IDLE_TIME);
+    let billing_period = billing_period.or_else(|| {
+        let preset = match provider {
+            Some(ProviderType::Hetzner) | None => "1h",
+            Some(ProviderType::Aws) => "0s",
+        };
+        Some(preset.to_owned())
+    });
     let billing = reader
         .duration(&registry::BILLING_PERIOD, billing_period, &BILLING_PERIOD)
         .map(|period| if period.is_zero() { Billing::BySecond } else { Billing::ByPeriod(period) });
     let boot_timeout = reader.duration(&registry::BOOT_TIMEOUT, boot_timeout, &BOOT_TIMEOUT);
-    // Another provider's launch settings are not known, so what is missing of them is not said.
-    let hetzner = if provider(&mut reader, provider_type) { hetzner::read(&mut reader) } else { None };
-    let agent = agent::read(&mut reader, agent_image);
-    let (account, launch) = hetzner?;
+    let launches = !(provider == Some(ProviderType::Aws) && ec2::is_fixed(&reader));
+    let agent = agent::read(&mut reader, agent_image, launches);
+    let (account, launch) = launch??;
     Some(PoolSettings {
         name: name.clone(),
         account: accounts.of(account),
@@ -200,29 +249,57 @@ fn pool(
         billing: billing?,
         boot_timeout: boot_timeout?,
         agent: agent?,
-        launch: LaunchSettings::Hetzner(launch),
+        launch,
     })
 }
 
-/// Whether the launch settings are those of Hetzner. Also if nothing is set, which is reported: there is only this one.
-fn provider(reader: &mut Reader<'_>, raw: Option<String>) -> bool {
+/// A provider of this build.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum ProviderType {
+    Hetzner,
+    Aws,
+}
+
+/// The provider. Also if nothing is set, which is reported: what is missing of Hetzner's settings is said then too, if
+/// nothing speaks for EC2. `None`: it is not in this build, or unknown.
+fn provider(reader: &mut Reader<'_>, raw: Option<String>) -> Option<ProviderType> {
     let variable = &registry::PROVIDER_TYPE;
     let wanted = raw.is_some();
-    let Some(provider) = reader.text(variable, raw) else { return !wanted };
-    let (hetzner, message) = match provider.to_lowercase().as_str() {
-        "hcloud" if cfg!(feature = "hcloud") => return true,
-        "hcloud" => (true, "is not in this build: build Picus with the cargo feature `hcloud`".to_owned()),
-        "aws" => {
-            if reader.layer.has(registry::WOODPECKER_AGENT_ID.name) {
-                let message = "this release has no EC2 provider: remove it";
-                reader.problems.add(registry::WOODPECKER_AGENT_ID.name, None, message);
-            }
-            (false, "this release has no EC2 provider: the one it has is `hcloud`".to_owned())
-        }
-        _ => (false, "must be `hcloud` (Hetzner Cloud), the provider that this release has".to_owned()),
+    let Some(provider) = reader.text(variable, raw) else {
+        let aws = registry::ALL.iter().any(|one| one.name.starts_with(raw::Aws::PREFIX) && reader.layer.has(one.name));
+        return (!wanted).then_some(if aws { ProviderType::Aws } else { ProviderType::Hetzner });
+    };
+    let message = match provider.to_lowercase().as_str() {
+        "hcloud" if cfg!(feature = "hcloud") => return Some(ProviderType::Hetzner),
+        "aws" if cfg!(feature = "aws") => return Some(ProviderType::Aws),
+        word @ ("hcloud" | "aws") => format!("is not in this build: build Picus with the cargo feature `{word}`"),
+        _ => "must be `hcloud` (Hetzner Cloud) or `aws` (AWS EC2)".to_owned(),
     };
     reader.refuse(variable, &provider, message);
-    hetzner
+    None
+}
+
+/// The account and what is launched or started there.
+fn launch(reader: &mut Reader<'_>, provider: ProviderType) -> Option<(Account, LaunchSettings)> {
+    match provider {
+        ProviderType::Hetzner => {
+            if reader.layer.has(registry::WOODPECKER_AGENT_ID.name) {
+                ec2::not_needed(reader);
+            }
+            let (account, launch) = hetzner::read(reader)?;
+            Some((Account::Hetzner(account), LaunchSettings::Hetzner(launch)))
+        }
+        ProviderType::Aws => Some(match ec2::read(reader)? {
+            ec2::Launch::Fixed(fixed) => (Account::Aws, LaunchSettings::Fixed(fixed)),
+            ec2::Launch::Launched(launched) => (Account::Aws, LaunchSettings::Ec2(launched)),
+        }),
+    }
+}
+
+/// Where a pool's instances are.
+enum Account {
+    Hetzner(hetzner::Account),
+    Aws,
 }
 
 fn limits(reader: &mut Reader<'_>, min: Option<String>, max: Option<String>) -> (Option<u32>, Option<u32>) {
@@ -252,15 +329,21 @@ struct Accounts(Vec<AccountSettings>);
 
 impl Accounts {
     /// The id of an account: that of an equal one that is there already, or a new one.
-    fn of(&mut self, account: hetzner::Account) -> AccountId {
-        let hetzner::Account { token, endpoint } = account;
-        let same = self.0.iter().position(|known| match known {
-            AccountSettings::Hetzner { token: known, endpoint: at } => {
-                known.expose_secret() == token.expose_secret() && *at == endpoint
-            }
+    fn of(&mut self, account: Account) -> AccountId {
+        let same = self.0.iter().position(|known| match (known, &account) {
+            (
+                AccountSettings::Hetzner { token: known, endpoint: at },
+                Account::Hetzner(hetzner::Account { token, endpoint }),
+            ) => known.expose_secret() == token.expose_secret() && at == endpoint,
+            // The SDK finds one set of credentials and one region in its own settings.
+            (AccountSettings::Aws, Account::Aws) => true,
+            (AccountSettings::Hetzner { .. }, Account::Aws) | (AccountSettings::Aws, Account::Hetzner(_)) => false,
         });
         AccountId(same.unwrap_or_else(|| {
-            self.0.push(AccountSettings::Hetzner { token, endpoint });
+            self.0.push(match account {
+                Account::Hetzner(hetzner::Account { token, endpoint }) => AccountSettings::Hetzner { token, endpoint },
+                Account::Aws => AccountSettings::Aws,
+            });
             self.0.len() - 1
         }))
     }

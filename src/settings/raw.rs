@@ -112,6 +112,39 @@ impl Section for Hetzner {
     const PREFIX: &'static str = "PICUS_HCLOUD_";
 }
 
+/// `PICUS_AWS_*`
+#[derive(Deserialize, Default)]
+pub struct Aws {
+    pub instance_id: Option<String>,
+    pub instance_type: Option<String>,
+    pub ami: Option<String>,
+    pub subnets: Option<String>,
+    pub security_groups: Option<String>,
+    pub key_name: Option<String>,
+    pub instance_profile: Option<String>,
+    pub spot: Option<String>,
+    pub volume_size: Option<String>,
+    pub tags: Option<String>,
+    pub launch_template: Option<String>,
+    pub retire: Option<String>,
+    pub stopped_max_age: Option<String>,
+    pub hourly_price: Option<String>,
+}
+
+impl Section for Aws {
+    const PREFIX: &'static str = "PICUS_AWS_";
+}
+
+/// `PICUS_WOODPECKER_AGENT_ID` of a pool.
+#[derive(Deserialize, Default)]
+pub struct AgentRecord {
+    pub agent_id: Option<String>,
+}
+
+impl Section for AgentRecord {
+    const PREFIX: &'static str = "PICUS_WOODPECKER_";
+}
+
 fn secret<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<SecretString>, D::Error> {
     Option::<String>::deserialize(deserializer).map(|text| text.map(SecretString::from))
 }

@@ -68,8 +68,6 @@ pub enum Availability {
     Here,
     /// It has not; the half sentence says what is missing. Setting the variable is a problem, not a thing to ignore.
     Missing(&'static str),
-    /// Earlier releases needed it.
-    NoLongerNeeded,
 }
 
 const fn variable(name: &'static str, scope: Scope, kind: Kind, preset: Preset, meaning: &'static str) -> Variable {
@@ -110,18 +108,16 @@ variables! {
     /// Own certificate authority.
     WOODPECKER_CA_FILE = variable("PICUS_WOODPECKER_CA_FILE", Installation, Text, Nothing,
         "PEM bundle to trust besides the system's, for self-hosted servers; `HTTPS_PROXY` and friends are honoured");
-    /// Needed by earlier releases.
-    WOODPECKER_AGENT_ID = Variable {
-        availability: Availability::NoLongerNeeded,
-        ..variable("PICUS_WOODPECKER_AGENT_ID", Installation, Text, Nothing, "agent record of a fixed instance")
-    };
+    /// Records of fixed instances.
+    WOODPECKER_AGENT_ID = variable("PICUS_WOODPECKER_AGENT_ID", Pool, List, Nothing,
+        "ids of the agents on the machines in `PICUS_AWS_INSTANCE_ID`, in the same order, if their names don't tell");
     /// The installation.
     ID = variable("PICUS_ID", Installation, Text, Value("picus"),
         "this installation: lower-case letters, digits and `-`; instances and agents bear its name");
     /// Its older name.
     HCLOUD_ID = variable("PICUS_HCLOUD_ID", Installation, Text, Nothing, "means the same as `PICUS_ID`");
     /// The cloud.
-    PROVIDER_TYPE = variable("PICUS_PROVIDER_TYPE", Pool, Word, Required, "the cloud: `hcloud`");
+    PROVIDER_TYPE = variable("PICUS_PROVIDER_TYPE", Pool, Word, Required, "the cloud: `hcloud` or `aws`");
     /// The pools.
     POOLS = variable("PICUS_POOLS", Installation, List, Words("one pool"),
         "several pools in order of preference, such as `amd64,arm64` (lower-case letters and digits); \
@@ -133,7 +129,7 @@ variables! {
     MAX_IDLE_TIME = variable("PICUS_MAX_IDLE_TIME", Pool, Duration, Value("30m"),
         "idle time before an agent is retired, where billing is by the second");
     /// Billing.
-    BILLING_PERIOD = variable("PICUS_BILLING_PERIOD", Pool, Duration, Value("1h"),
+    BILLING_PERIOD = variable("PICUS_BILLING_PERIOD", Pool, Duration, Words("`1h` at Hetzner, `0s` at EC2"),
         "how the cloud bills: `1h` by the started hour, so that an idle agent is kept until shortly before the \
          next one starts; `0s` by the second");
     /// Boot timeout.
@@ -142,7 +138,8 @@ variables! {
     /// Minimum.
     MIN_AGENTS = variable("PICUS_MIN_AGENTS", Pool, Whole, Value("0"), "instances kept also without work");
     /// Maximum.
-    MAX_AGENTS = variable("PICUS_MAX_AGENTS", Pool, Whole, Value("1"), "instances at most, in whatever state");
+    MAX_AGENTS = variable("PICUS_MAX_AGENTS", Pool, Whole, Words("`1`; as many as there are in `PICUS_AWS_INSTANCE_ID`"),
+        "instances at most, in whatever state; of machines in `PICUS_AWS_INSTANCE_ID`, how many may be up");
     /// The agent's image.
     AGENT_IMAGE = variable("PICUS_AGENT_IMAGE", Pool, Text,
         Words("that of the server's own version, `woodpeckerci/woodpecker-agent:v…`"), "image of the agent");
@@ -150,7 +147,7 @@ variables! {
     AGENT_ANY = variable("PICUS_AGENT_WOODPECKER_*", Pool, Text, Nothing,
         "any other setting of the agent, passed to it as `WOODPECKER_*`");
     /// gRPC address.
-    AGENT_SERVER = variable("PICUS_AGENT_WOODPECKER_SERVER", Pool, Text, Required,
+    AGENT_SERVER = variable("PICUS_AGENT_WOODPECKER_SERVER", Pool, Text, Words("required where instances are launched"),
         "the Woodpecker server's gRPC address that instances reach, such as `ci.example.org:9000`");
     /// The scope.
     AGENT_FILTER_LABELS = variable("PICUS_AGENT_WOODPECKER_FILTER_LABELS", Pool, List, Nothing,
@@ -203,6 +200,47 @@ variables! {
     /// IPv6.
     HCLOUD_PUBLIC_IPV6 = variable("PICUS_HCLOUD_PUBLIC_IPV6", Pool, Switch, Value("true"),
         "whether instances get a public IPv6 address");
+    /// Fixed instances.
+    AWS_INSTANCE_ID = variable("PICUS_AWS_INSTANCE_ID", Pool, List, Nothing,
+        "machines with an agent, to be started and stopped: `i-…,i-…`; nothing is launched then");
+    /// Instance types.
+    AWS_INSTANCE_TYPE = variable("PICUS_AWS_INSTANCE_TYPE", Pool, List, Words("required without a launch template"),
+        "instance types in order of preference: `c7a.large,m7a.large`");
+    /// Image.
+    AWS_AMI = variable("PICUS_AWS_AMI", Pool, Text, Words("required without a launch template"),
+        "image of the instances: an id, an alias (`resolve:ssm:/aws/service/…`), or the newest of an owner and a name \
+         (`self/ci-*`)");
+    /// Subnets.
+    AWS_SUBNETS = variable("PICUS_AWS_SUBNETS", Pool, List, Words("the default one"),
+        "subnets in order of preference: `subnet-…,subnet-…`");
+    /// Security groups.
+    AWS_SECURITY_GROUPS = variable("PICUS_AWS_SECURITY_GROUPS", Pool, List, Words("the network's default"),
+        "security groups: `sg-…`");
+    /// Key pair.
+    AWS_KEY_NAME = variable("PICUS_AWS_KEY_NAME", Pool, Text, Nothing, "key pair for SSH");
+    /// Instance profile.
+    AWS_INSTANCE_PROFILE = variable("PICUS_AWS_INSTANCE_PROFILE", Pool, Text, Nothing,
+        "instance profile, name or ARN: jobs have its rights");
+    /// Spot.
+    AWS_SPOT = variable("PICUS_AWS_SPOT", Pool, Word, Value("never"),
+        "spot instances: `never`, `prefer` (on demand where there is no spot) or `only`");
+    /// Root volume.
+    AWS_VOLUME_SIZE = variable("PICUS_AWS_VOLUME_SIZE", Pool, Whole, Words("the image's"), "size of the disk in GiB");
+    /// Tags.
+    AWS_TAGS = variable("PICUS_AWS_TAGS", Pool, List, Nothing,
+        "tags of your own on each instance and its disk: `team=ci,cost-centre=42`");
+    /// Launch template.
+    AWS_LAUNCH_TEMPLATE = variable("PICUS_AWS_LAUNCH_TEMPLATE", Pool, Text, Nothing,
+        "launch template, id or name, with a version if not the default one: `ci:$Latest`; other settings go over it");
+    /// How instances end.
+    AWS_RETIRE = variable("PICUS_AWS_RETIRE", Pool, Word, Value("terminate"),
+        "what becomes of a retired instance: `terminate`, or `stop` to start the same one again");
+    /// Age of stopped instances.
+    AWS_STOPPED_MAX_AGE = variable("PICUS_AWS_STOPPED_MAX_AGE", Pool, Duration, Value("168h"),
+        "with `PICUS_AWS_RETIRE=stop`: how long a stopped instance is kept");
+    /// Price.
+    AWS_HOURLY_PRICE = variable("PICUS_AWS_HOURLY_PRICE", Pool, Text, Nothing,
+        "price of an hour of an instance, for cost figures");
     /// Log filter.
     LOG = variable("PICUS_LOG", Installation, Text, Value("info"),
         "what is logged: `info`, `debug`, or by module, `warn,picus=debug`");
@@ -211,8 +249,6 @@ variables! {
     /// Do nothing.
     DRY_RUN = variable("PICUS_DRY_RUN", Installation, Switch, Value("false"), "decide and say, do nothing");
 
-    /// EC2.
-    AWS_ANY = missing("PICUS_AWS_*", "this release has no EC2 provider");
     /// The HTTP server.
     HTTP_ANY = missing("PICUS_HTTP_*", "this release serves no health checks, metrics or status page yet");
     /// The installer.
@@ -279,7 +315,9 @@ mod tests {
             ("PICUS_AGENT_WOODPECKER_AGENT_SECRET_FILE", "file of PICUS_AGENT_WOODPECKER_AGENT_SECRET"),
             ("PICUS_AGENT_WOODPECKER_GRPC_SECURE", "PICUS_AGENT_WOODPECKER_*"),
             ("PICUS_AGENT_WOODPECKER_", "none"),
-            ("PICUS_AWS_AMI", "PICUS_AWS_*"),
+            ("PICUS_AWS_AMI", "PICUS_AWS_AMI"),
+            ("PICUS_AWS_AMY", "none"),
+            ("PICUS_NOTIFY_URL", "PICUS_NOTIFY_*"),
             ("PICUS_", "none"),
             ("PICUS_id", "none"),
         ] {

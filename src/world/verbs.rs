@@ -178,11 +178,15 @@ impl World {
 
     /// A connected agent that lives until it is killed.
     pub fn add_agent(&self, spec: AgentSpec) -> AgentId {
-        let mut state = self.state();
-        let id = state.create_record(&spec.name, false, spec.organisation).id;
+        let id = AgentId(self.state().create_record(&spec.name, false, spec.organisation).id);
+        self.connect(id, spec);
+        id
+    }
+
+    /// A process begins on an agent's machine and uses its record. `false`: there is no such record.
+    pub fn connect(&self, id: AgentId, spec: AgentSpec) -> bool {
         let AgentSpec { name, labels, slots, platform, backend, organisation: _ } = spec;
-        state.connect(id, Introduction { hostname: name, platform, backend, slots, labels });
-        AgentId(id)
+        self.state().connect(id.0, Introduction { hostname: name, platform, backend, slots, labels }).is_some()
     }
 
     /// An agent record that nobody has connected with.

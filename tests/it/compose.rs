@@ -155,6 +155,22 @@ fn the_compose_file_with_several_pools_is_accepted() {
 }
 
 #[test]
+fn the_compose_file_for_ec2_is_accepted() {
+    let base = compose("docker-compose.yml");
+    let over = compose("aws.yml");
+    let picus = &over.services["picus"];
+    let secrets = mounted(picus, &base.secrets.into_iter().chain(over.secrets).collect());
+    let example = assignments(&read("deploy/compose/.env.example"));
+    let settings = settings(&picus.environment, &example, secrets.path()).unwrap_or_else(|error| panic!("{error}"));
+    assert_eq!(pools(&settings), [("default".to_owned(), 2)]);
+    assert_eq!(settings.warnings, Vec::<String>::new());
+    // It takes the place of what the other file says, so nothing of that may be missing.
+    let others = |name: &&String| !name.contains("HCLOUD");
+    let missing: Vec<_> = base.services["picus"].environment.keys().filter(others).collect();
+    assert!(missing.iter().all(|name| picus.environment.contains_key(*name)), "{missing:?}");
+}
+
+#[test]
 fn without_what_it_requires_compose_does_not_start() {
     let compose = compose("docker-compose.yml");
     for (name, service) in &compose.services {
@@ -165,7 +181,7 @@ fn without_what_it_requires_compose_does_not_start() {
 
 #[test]
 fn the_example_environment_names_every_variable_of_the_compose_files_and_no_other() {
-    let files = [read("deploy/compose/docker-compose.yml"), read("deploy/compose/pools.yml")];
+    let files = ["docker-compose.yml", "pools.yml", "aws.yml"].map(|file| read(&format!("deploy/compose/{file}")));
     let used = files.iter().flat_map(|text| references(text)).map(|(name, _)| name.to_owned());
     let example = assignments(&read("deploy/compose/.env.example"));
     assert_eq!(used.collect::<BTreeSet<_>>(), example.into_keys().collect());
@@ -205,13 +221,19 @@ fn the_examples_in_the_readme_are_accepted() {
     let blocks: Vec<_> = readme.split("\n```env\n").skip(1).map(|rest| rest.split("\n```").next()).collect();
     assert!(!blocks.is_empty(), "README.md has no block of settings");
     for block in blocks.into_iter().flatten() {
-        let mut environment = assignments(
-            "PICUS_WOODPECKER_SERVER=https://ci.example.org\nPICUS_WOODPECKER_TOKEN=token\nPICUS_PROVIDER_TYPE=hcloud\n\
-             PICUS_AGENT_WOODPECKER_SERVER=ci-agents.example.org:443",
-        );
-        environment.insert("PICUS_HCLOUD_TOKEN".to_owned(), "0".repeat(64));
+        let mut environment =
+            assignments("PICUS_WOODPECKER_SERVER=https://ci.example.org\nPICUS_WOODPECKER_TOKEN=token");
         environment.extend(assignments(block));
+        if !environment.contains_key("PICUS_PROVIDER_TYPE") {
+            environment.insert("PICUS_PROVIDER_TYPE".to_owned(), "hcloud".to_owned());
+            environment.insert("PICUS_HCLOUD_TOKEN".to_owned(), "0".repeat(64));
+        }
+        if !environment.contains_key("PICUS_AWS_INSTANCE_ID") {
+            let address = "ci-agents.example.org:443".to_owned();
+            environment.insert("PICUS_AGENT_WOODPECKER_SERVER".to_owned(), address);
+        }
         let settings = settings(&environment, &BTreeMap::new(), secrets.path());
-        assert!(settings.is_ok(), "{block}\n{}", settings.err().unwrap_or_default());
+        let warnings = settings.map(|settings| settings.warnings);
+        assert_eq!(warnings, Ok(Vec::new()), "{block}");
     }
 }

@@ -4,6 +4,7 @@
 //! it began comes to its end. After each pass the harness checks what must hold always: no job was killed, and no pool
 //! has more instances than its maximum.
 
+pub mod fixed;
 pub mod log;
 
 use std::cell::Cell;

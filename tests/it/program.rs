@@ -6,6 +6,8 @@
 
 mod check;
 mod demo;
+#[cfg(feature = "aws")]
+mod ec2;
 mod ending;
 mod killed;
 mod logs;

@@ -12,4 +12,5 @@ mod secrecy;
 mod shared_secret;
 mod shutdown;
 mod start;
+mod stopped;
 mod trouble;

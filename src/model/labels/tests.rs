@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::model::ids::PoolName;
-use crate::model::pool::{AccountId, Billing, Market, Pool};
+use crate::model::pool::{AccountId, Billing, Market, Pool, RetireTo};
 
 /// Labels from `a=b c=`, without any check, so that each side can have what no agent's list could.
 fn labels(text: &str) -> Labels {
@@ -144,6 +144,9 @@ fn the_platform_is_that_of_the_server_type_and_unknown_until_the_provider_told_i
         billing: Billing::BySecond,
         boot_timeout: std::time::Duration::from_mins(10),
         shared_secret: false,
+        fixed: Vec::new(),
+        retire: RetireTo::Delete,
+        launch_settings: None,
     };
     assert_eq!(arm.effective_labels(), None);
     arm.market = Market::Open { platform: "linux/arm64".to_owned(), offers: Vec::new() };

@@ -21,8 +21,8 @@ pub(super) fn in_the_way<'a>(
     fleet: &Fleet<'a>,
     beside: &Beside<'_>,
 ) -> BTreeSet<&'a str> {
-    let Beside { needed, undone, short } = *beside;
-    let undone = |machine: &Machine<'_>| machine.agent.is_some_and(|agent| undone.contains_key(&agent.id));
+    let Beside { needed, begins, short } = *beside;
+    let undone = |machine: &Machine<'_>| machine.agent.is_some_and(|agent| begins.undone.contains_key(&agent.id));
     let mut short: BTreeMap<usize, u32> = short.iter().copied().enumerate().filter(|(_, short)| *short > 0).collect();
     for machine in fleet.machines.iter().filter(|machine| goes_already(snapshot, memory, machine)) {
         if undone(machine) {
@@ -52,7 +52,11 @@ fn goes_already(snapshot: &Snapshot, memory: &Memory, machine: &Machine<'_>) -> 
     match machine.state {
         MachineState::Deleting | MachineState::Failed | MachineState::Lost | MachineState::Orphan => true,
         MachineState::Cordoned => drains && !machine.undone(snapshot),
-        MachineState::Booting | MachineState::Busy | MachineState::Idle => false,
+        MachineState::Booting
+        | MachineState::Busy
+        | MachineState::Idle
+        | MachineState::Stopping
+        | MachineState::Stopped => false,
     }
 }
 
@@ -71,6 +75,8 @@ fn is_in_the_way(snapshot: &Snapshot, memory: &Memory, machine: &Machine<'_>) ->
             | MachineState::Lost
             | MachineState::Failed
             | MachineState::Orphan
-            | MachineState::Deleting => false,
+            | MachineState::Deleting
+            | MachineState::Stopping
+            | MachineState::Stopped => false,
         }
 }

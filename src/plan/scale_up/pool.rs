@@ -6,7 +6,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use jiff::Timestamp;
 
 use crate::model::decision::Hold;
-use crate::model::ids::{AgentId, LaunchName};
+use crate::model::ids::{AgentId, InstanceId, LaunchName};
+use crate::model::instance::Instance;
 use crate::model::labels::Labels;
 use crate::model::later;
 use crate::model::machine::MachineState;
@@ -16,7 +17,8 @@ use crate::model::snapshot::{Listing, Snapshot};
 use crate::plan::count;
 use crate::plan::fleet::{AgentKind, Fleet};
 use crate::plan::period::closing_window;
-use crate::plan::supply::Doubt;
+use crate::plan::stopped::{noted_on, past_its_time};
+use crate::plan::supply::{Begun, Doubt};
 
 /// Gives out launch names that nothing has yet.
 pub(super) struct Names<'a> {
@@ -52,6 +54,10 @@ pub(super) struct PoolUp<'a> {
     pub labels: Option<Labels>,
     /// Our own drains that could be undone, those with the most free slots first.
     pub drains: Vec<Drain<'a>>,
+    /// Stopped instances that could be started, those that can be started at once first.
+    pub starts: Vec<Start<'a>>,
+    /// How many of them may be started.
+    start_room: u32,
     /// What can be ordered, or why nothing can.
     pub offer: Result<&'a Offer, Hold>,
     /// How many more launches.
@@ -74,6 +80,8 @@ pub(super) struct Drain<'a> {
     pub name: &'a str,
     /// Name of the record, which every PATCH must carry.
     pub record: &'a str,
+    /// The instance on which it is noted, where drains are.
+    pub noted_on: Option<&'a InstanceId>,
     pub labels: Labels,
     pub free: u32,
     pub idle: bool,
@@ -82,6 +90,34 @@ pub(super) struct Drain<'a> {
     pub launched: Timestamp,
     /// Why it is undone, if it is.
     pub undo: Option<Undo>,
+}
+
+/// A stopped instance, or one that is being stopped.
+#[derive(Debug)]
+pub(super) struct Start<'a> {
+    pub instance: &'a Instance,
+    /// Name of the machine.
+    pub name: &'a str,
+    /// What it will have.
+    pub begun: Begun,
+    pub readiness: Readiness,
+    /// It failed to come up the last time.
+    failed: bool,
+    /// It would count for the minimum.
+    pub usable: bool,
+    /// Whether it is started.
+    pub chosen: bool,
+}
+
+/// How soon it can be started.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Readiness {
+    /// At once.
+    Ready,
+    /// Once its record is schedulable again, or an operation on it has ended.
+    Soon,
+    /// Once it is stopped.
+    Stops,
 }
 
 /// What a drain is undone for.
@@ -95,27 +131,42 @@ pub(super) enum Undo {
 impl<'a> PoolUp<'a> {
     pub fn new(snapshot: &'a Snapshot, memory: &'a Memory, fleet: &Fleet<'a>, index: usize) -> Self {
         let pool = &snapshot.pools[index];
-        let offer = offer(snapshot, memory, pool);
+        let open = may_begin(snapshot, memory, pool);
+        let (starts, sold_out) = match open {
+            Ok(()) => starts(snapshot, memory, fleet, index),
+            Err(_) => (Vec::new(), None),
+        };
+        let mut start_room = pool.max.saturating_sub(fleet.up(index)).min(count(starts.len()));
+        let offer = open.and_then(|()| match (pool.is_fixed(), sold_out) {
+            (false, _) => offer(snapshot, memory, pool),
+            (true, Some(until)) if pool.max > fleet.up(index) => Err(Hold::SoldOut { until }),
+            (true, _) if pool.max <= fleet.up(index) => Err(Hold::AtMaximum { max: pool.max }),
+            (true, _) => Err(Hold::NothingToStart { machines: count(pool.fixed.len()) }),
+        });
         let mut room = pool.max.saturating_sub(fleet.existing(index));
         let mut no_room = Hold::AtMaximum { max: pool.max };
         let trouble = memory.troubles.get(&pool.name);
         let of_pool = || fleet.machines.iter().filter(|machine| machine.pool == index);
         let mut failed_now = of_pool().filter(|machine| machine.state == MachineState::Failed && !machine.in_flight);
         let counted = |name: &str| trouble.is_some_and(|t| t.counted.iter().any(|counted| counted.as_str() == name));
-        if room > 0 && failed_now.any(|machine| !counted(machine.name)) {
+        if (room > 0 || start_room > 0) && failed_now.any(|machine| !counted(machine.name)) {
             // The failure is noted after this pass; what takes its place waits for the pause.
             let failures = trouble.map_or(0, |trouble| trouble.failures);
             let (why, until) = ("an instance never connected".to_owned(), later(snapshot.now, pause_after(failures)));
             no_room = Hold::Trouble { failures: failures.saturating_add(1), why, until };
             room = 0;
+            start_room = 0;
         } else if let Some(trouble) = trouble
-            && room > 0
+            && (room > 0 || start_room > 0)
         {
             // After failures one instance at a time shows whether the cause is gone.
             let boots = of_pool().any(|machine| machine.state == MachineState::Booting);
-            room = u32::from(!boots);
+            start_room = start_room.min(u32::from(!boots));
+            room = if starts.is_empty() { room.min(u32::from(!boots)) } else { 0 };
             no_room = Hold::Trouble { failures: trouble.failures, why: trouble.why.clone(), until: trouble.until };
         }
+        let offer =
+            if pool.is_fixed() && matches!(no_room, Hold::Trouble { .. }) { Err(no_room.clone()) } else { offer };
         if offer.is_err() {
             room = 0;
         }
@@ -123,6 +174,8 @@ impl<'a> PoolUp<'a> {
             pool,
             labels: pool.effective_labels(),
             drains: drains(snapshot, memory, fleet, index),
+            starts,
+            start_room,
             offer,
             room,
             no_room,
@@ -135,7 +188,11 @@ impl<'a> PoolUp<'a> {
 
     /// Why nothing more is launched.
     pub fn hold(&self) -> &Hold {
-        self.offer.as_ref().err().unwrap_or(&self.no_room)
+        match &self.offer {
+            Err(Hold::NothingToStart { .. }) if self.starts.iter().any(|start| !start.chosen) => &self.no_room,
+            Err(hold) => hold,
+            Ok(_) => &self.no_room,
+        }
     }
 
     /// Indices of the drains that have a slot, by what their agents take.
@@ -147,6 +204,25 @@ impl<'a> PoolUp<'a> {
         by_labels
     }
 
+    /// Indices of the stopped instances, by what their agents will take.
+    pub fn starts_by_labels(&self) -> BTreeMap<&Labels, Vec<usize>> {
+        let mut by_labels: BTreeMap<&Labels, Vec<usize>> = BTreeMap::new();
+        if self.start_room > 0 {
+            for (index, start) in self.starts.iter().enumerate().filter(|(_, start)| start.begun.slots > 0) {
+                by_labels.entry(&start.begun.labels).or_default().push(index);
+            }
+        }
+        by_labels
+    }
+
+    /// Starts this one, if there is room.
+    pub fn start(&mut self, index: usize) {
+        if self.start_room > 0 {
+            self.start_room -= 1;
+            self.starts[index].chosen = true;
+        }
+    }
+
     pub fn launch(&mut self, names: &mut Names<'_>) {
         self.room = self.room.saturating_sub(1);
         self.launches.push(names.next(self.pool));
@@ -154,13 +230,23 @@ impl<'a> PoolUp<'a> {
 
     pub fn reach_minimum(&mut self, usable: u32, names: &mut Names<'_>) {
         let undone = self.drains.iter().filter(|drain| drain.undo.is_some() && drain.usable).count();
-        self.have = usable.saturating_add(count(undone)).saturating_add(count(self.launches.len()));
+        let started = self.starts.iter().filter(|start| start.chosen && start.usable).count();
+        self.have = usable.saturating_add(count(undone)).saturating_add(count(started + self.launches.len()));
         for drain in self.drains.iter_mut().filter(|drain| drain.undo.is_none() && drain.usable) {
             if self.have >= self.pool.min {
                 return;
             }
             drain.undo = Some(Undo::ForMinimum);
             self.have += 1;
+        }
+        for index in 0..self.starts.len() {
+            if self.have >= self.pool.min || self.start_room == 0 {
+                break;
+            }
+            if self.starts[index].usable && !self.starts[index].chosen {
+                self.start(index);
+                self.have += 1;
+            }
         }
         while self.have < self.pool.min && self.room > 0 {
             self.launch(names);
@@ -183,12 +269,11 @@ impl<'a> PoolUp<'a> {
     }
 }
 
-/// The offer that a pool orders next, or why it orders nothing.
-fn offer<'a>(snapshot: &Snapshot, memory: &Memory, pool: &'a Pool) -> Result<&'a Offer, Hold> {
-    let offers = match &pool.market {
-        Market::Open { offers, .. } => offers,
-        Market::NotReady { why } => return Err(Hold::NotReady { why: why.clone() }),
-    };
+/// Why a pool begins no instance at all now, if it does not.
+fn may_begin(snapshot: &Snapshot, memory: &Memory, pool: &Pool) -> Result<(), Hold> {
+    if let Market::NotReady { why } = &pool.market {
+        return Err(Hold::NotReady { why: why.clone() });
+    }
     match snapshot.instances.get(&pool.account) {
         Some(Listing::Known { .. }) => {}
         Some(Listing::Unknown { why }) => return Err(Hold::ListingUnknown { why: why.clone() }),
@@ -200,6 +285,15 @@ fn offer<'a>(snapshot: &Snapshot, memory: &Memory, pool: &'a Pool) -> Result<&'a
     if let Some(trouble) = memory.troubles.get(&pool.name).filter(|trouble| snapshot.now < trouble.until) {
         return Err(Hold::Trouble { failures: trouble.failures, why: trouble.why.clone(), until: trouble.until });
     }
+    Ok(())
+}
+
+/// The offer that a pool orders next, or why it orders nothing.
+fn offer<'a>(snapshot: &Snapshot, memory: &Memory, pool: &'a Pool) -> Result<&'a Offer, Hold> {
+    let offers = match &pool.market {
+        Market::Open { offers, .. } => offers,
+        Market::NotReady { why } => return Err(Hold::NotReady { why: why.clone() }),
+    };
     let mut first_again = None;
     for offer in offers {
         let key = (pool.account, offer.key.clone());
@@ -231,6 +325,7 @@ fn drains<'a>(snapshot: &'a Snapshot, memory: &Memory, fleet: &Fleet<'a>, index:
                 agent: agent.id,
                 name: machine.name,
                 record: &agent.name,
+                noted_on: noted_on(machine, pool),
                 labels: AgentKind::new(agent, Some(pool)).labels(),
                 free: if doubt.about(agent) { 0 } else { machine.free() },
                 idle: machine.running == 0,
@@ -242,4 +337,48 @@ fn drains<'a>(snapshot: &'a Snapshot, memory: &Memory, fleet: &Fleet<'a>, index:
         .collect();
     drains.sort_by(|a, b| (Reverse(a.free), a.name).cmp(&(Reverse(b.free), b.name)));
     drains
+}
+
+/// Instances that could be started, and when the first is tried again of those that the provider has no room for.
+fn starts<'a>(
+    snapshot: &'a Snapshot,
+    memory: &Memory,
+    fleet: &Fleet<'a>,
+    index: usize,
+) -> (Vec<Start<'a>>, Option<Timestamp>) {
+    let pool = &snapshot.pools[index];
+    let ours = |agent: AgentId| memory.cordons.get(&agent).is_some_and(|cordon| cordon.ours);
+    let (mut starts, mut first_again) = (Vec::new(), None);
+    for machine in fleet.machines.iter().filter(|machine| machine.pool == index) {
+        let schedulable = machine.agent.is_none_or(|agent| !agent.no_schedule);
+        let readiness = match machine.state {
+            MachineState::Stopped if schedulable && !machine.in_flight => Readiness::Ready,
+            MachineState::Stopped => Readiness::Soon,
+            MachineState::Stopping => Readiness::Stops,
+            MachineState::Booting
+            | MachineState::Busy
+            | MachineState::Idle
+            | MachineState::Cordoned
+            | MachineState::Lost
+            | MachineState::Failed
+            | MachineState::Orphan
+            | MachineState::Deleting => continue,
+        };
+        let left_alone = machine.agent.is_some_and(|agent| agent.no_schedule && !ours(agent.id));
+        if left_alone || past_its_time(machine, pool, snapshot.now).is_some() {
+            continue;
+        }
+        let (Some(instance), Some(begun)) = (machine.instance, Begun::new(machine, pool)) else { continue };
+        let sold_out = memory.sold_out.get(&(pool.account, instance.offer.clone()));
+        if let Some(until) = sold_out.filter(|until| snapshot.now < **until) {
+            first_again = Some(first_again.map_or(*until, |first: Timestamp| first.min(*until)));
+            continue;
+        }
+        let trouble = memory.troubles.get(&pool.name);
+        let failed = trouble.is_some_and(|trouble| trouble.counted.iter().any(|name| name.as_str() == machine.name));
+        let usable = machine.fits_pool;
+        starts.push(Start { instance, name: machine.name, begun, readiness, failed, usable, chosen: false });
+    }
+    starts.sort_by(|a, b| (a.readiness, a.failed, a.name).cmp(&(b.readiness, b.failed, b.name)));
+    (starts, first_again)
 }

@@ -2,6 +2,7 @@
 
 use crate::model::action::{Action, Plan};
 use crate::model::ids::{AgentId, InstanceId};
+use crate::model::instance::InstanceState;
 use crate::model::memory::{Cordon, Memory};
 use crate::model::snapshot::{Launching, Listing, Snapshot};
 
@@ -32,6 +33,14 @@ pub fn execute(plan: &Plan, snapshot: &Snapshot, memory: &Memory) -> (Snapshot, 
                     delete(&mut snapshot, instance);
                 }
             }
+            Action::Start { instance, .. } => {
+                memory.started.insert(instance.clone(), snapshot.now);
+                set_state(&mut snapshot, instance, InstanceState::Starting);
+            }
+            Action::Stop { instance, .. } => {
+                memory.started.remove(instance);
+                set_state(&mut snapshot, instance, InstanceState::Stopping);
+            }
             Action::DeleteInstance { instance, .. } => delete(&mut snapshot, instance),
         }
     }
@@ -41,6 +50,21 @@ pub fn execute(plan: &Plan, snapshot: &Snapshot, memory: &Memory) -> (Snapshot, 
 fn set_no_schedule(snapshot: &mut Snapshot, agent: AgentId, no_schedule: bool) {
     for record in snapshot.agents.iter_mut().filter(|record| record.id == agent) {
         record.no_schedule = no_schedule;
+    }
+}
+
+fn set_state(snapshot: &mut Snapshot, id: &InstanceId, state: InstanceState) {
+    let now = snapshot.now;
+    for listing in snapshot.instances.values_mut() {
+        if let Listing::Known { instances, .. } = listing {
+            for instance in instances.iter_mut().filter(|instance| instance.id == *id) {
+                instance.state = state;
+                instance.stopped_since = None;
+                if state == InstanceState::Starting {
+                    instance.created = now;
+                }
+            }
+        }
     }
 }
 

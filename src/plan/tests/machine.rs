@@ -3,13 +3,13 @@
 use jiff::Timestamp;
 
 use super::task::task;
-use super::world::{Part, World, ago, installation, labels, now, offer};
+use super::world::{Part, World, ago, installation, labels, now, offer, span};
 use crate::model::agent::Agent;
-use crate::model::ids::{AgentId, InstanceId, PoolName, ServerMark};
+use crate::model::ids::{AgentId, InstanceId, LaunchName, PoolName, ServerMark};
 use crate::model::instance::{Instance, InstanceState};
 use crate::model::labels::Labels;
 use crate::model::memory::Cordon;
-use crate::model::pool::{AccountId, Pool};
+use crate::model::pool::{AccountId, FixedInstance, Pool};
 use crate::model::snapshot::Listing;
 
 /// A machine of ours with its record: connected, idle since a minute ago, launched an hour ago.
@@ -40,6 +40,10 @@ pub fn agent(short: &str) -> MachineBuilder {
         in_flight: false,
         missing_for: None,
         record_deleted: false,
+        fixed: false,
+        stopped_since: None,
+        launch_settings: None,
+        started: None,
         server: super::world::server(),
     }
 }
@@ -57,6 +61,11 @@ pub fn instance(short: &str) -> MachineBuilder {
 /// A record of ours whose instance is not there; last heard of an hour ago.
 pub fn record(short: &str) -> MachineBuilder {
     MachineBuilder { instance: false, last_contact: Some(ago("1h")), launched: ago("2h"), ..agent(short) }
+}
+
+/// A machine that somebody else made, with an agent that is called as it is; connected and idle.
+pub fn fixed(short: &str) -> MachineBuilder {
+    MachineBuilder { fixed: true, ..agent(short) }
 }
 
 #[derive(Clone)]
@@ -84,6 +93,10 @@ pub struct MachineBuilder {
     no_schedule: bool,
     state: InstanceState,
     shared_secret: bool,
+    fixed: bool,
+    stopped_since: Option<Timestamp>,
+    launch_settings: Option<String>,
+    started: Option<Timestamp>,
     server: ServerMark,
     in_flight: bool,
     missing_for: Option<Timestamp>,
@@ -213,6 +226,36 @@ impl MachineBuilder {
         self
     }
 
+    /// Stopped for so long; its agent was last heard of then.
+    pub fn stopped(mut self, words: &str) -> Self {
+        self.state = InstanceState::Stopped;
+        self.stopped_since = Some(ago(words));
+        self.last_contact = self.last_contact.map(|_| ago(words));
+        self.last_work = self.last_work.map(|at| at.min(ago(words)));
+        self.launched = self.launched.min(ago(words) - span("1h"));
+        self
+    }
+
+    /// Being stopped.
+    pub fn stopping(mut self) -> Self {
+        self.state = InstanceState::Stopping;
+        self
+    }
+
+    /// Started so long ago by this process; not heard of since.
+    pub fn started(mut self, words: &str) -> Self {
+        self.started = Some(ago(words));
+        self.launched = ago(words);
+        self.last_contact = self.last_contact.map(|_| ago(words) - span("1h"));
+        self
+    }
+
+    /// Launched with other settings than the pool's.
+    pub fn other_settings(mut self) -> Self {
+        self.launch_settings = Some("others".to_owned());
+        self
+    }
+
     /// Launched for another Woodpecker server.
     pub fn of_another_server(mut self) -> Self {
         self.server = ServerMark::from("another");
@@ -241,9 +284,19 @@ impl Part for MachineBuilder {
     fn add(self, world: &mut World) {
         let number = world.next_id();
         let id = AgentId(self.id.unwrap_or(number));
-        let instance_id = InstanceId(format!("i{number}"));
+        let instance_id = InstanceId(if self.fixed { format!("i-{}", self.short) } else { format!("i{number}") });
+        if self.fixed
+            && let Some(pool) = world.snapshot.pools.iter_mut().find(|pool| pool.name.0 == self.pool)
+        {
+            pool.fixed.retain(|fixed| fixed.id.0 != "i-none");
+            pool.fixed.push(FixedInstance { id: instance_id.clone(), agent: None });
+        }
         let pool = world.snapshot.pools.iter().find(|pool| pool.name.0 == self.pool).cloned();
-        let long = self.ours.then(|| world.name(&self.pool, &self.short));
+        let long = if self.fixed {
+            Some(LaunchName::renamed(&self.short))
+        } else {
+            self.ours.then(|| world.name(&self.pool, &self.short))
+        };
         let name = long.as_ref().map_or(self.short.clone(), ToString::to_string);
         let connected = self.last_contact.is_some();
         if self.record {
@@ -274,6 +327,7 @@ impl Part for MachineBuilder {
         if self.in_flight {
             world.snapshot.in_flight.agents.insert(id);
         }
+        world.memory.started.extend(self.started.map(|at| (instance_id.clone(), at)));
         if self.record_deleted {
             world.memory.record_deleted.insert(instance_id.clone());
         }
@@ -291,7 +345,11 @@ impl Part for MachineBuilder {
                 name,
                 pool: PoolName(self.pool),
                 server: Some(self.server),
-                agent: (!self.shared_secret).then_some(id),
+                agent: (!self.shared_secret && !self.fixed).then_some(id),
+                known_as: if self.fixed { vec![self.short.clone()] } else { Vec::new() },
+                draining: None,
+                launch_settings: self.launch_settings.or(Some("these".to_owned())),
+                stopped_since: self.stopped_since,
                 state: self.state,
                 created: self.launched,
                 offer: offer("cx23").key,

@@ -86,7 +86,7 @@ fn an_instance_whose_record_this_process_deleted_is_deleted_at_once() {
 fn a_record_is_spared_until_its_instance_has_been_missing_for_a_while() {
     let world = world().with(record("new")).with(record("a").missing_for("119s")).with(record("b").missing_for("2m"));
     assert_snapshot!(world.plan(), @r"
-    delete record of b (never mind the cordon): instance gone
+    delete record of b (silent): instance gone
     a is orphan: kept, missing; looked again at 12:00:01
     new is orphan: kept, missing; looked again at 12:02:00
     b is orphan: retire
@@ -132,7 +132,7 @@ fn an_empty_or_unknown_list_of_instances_deletes_no_record_of_an_agent_at_work()
 fn a_cordoned_record_without_instance_goes_too() {
     let world = world().with(record("a").missing_for("1h").cordoned("1h"));
     assert_snapshot!(world.plan(), @r"
-    delete record of a (never mind the cordon): instance gone
+    delete record of a (silent): instance gone
     a is orphan: retire
     ");
 }

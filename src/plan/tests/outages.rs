@@ -57,13 +57,13 @@ fn a_boot_that_an_outage_outlasted_has_not_failed_yet() {
     a is booting: kept, boots until 12:02:50
     ");
     assert_snapshot!(returned(booting(), "3m").plan(), @r"
-    retire a (never mind the cordon): never connected, launched 11:10:00
+    retire a (never heard of): never connected, launched 11:10:00
     a is failed: retire
     ");
     // What was launched since has its own time.
     let young = world().with(agent("a").booting().launched("11m"));
     assert_snapshot!(returned(young, "12m").plan(), @r"
-    retire a (never mind the cordon): never connected, launched 11:49:00
+    retire a (never heard of): never connected, launched 11:49:00
     a is failed: retire
     ");
 }
@@ -151,7 +151,7 @@ fn since_3_16_a_record_may_go_before_its_task_runs_elsewhere() {
     world.snapshot.queue.pending[0].created = Some(ago("20m"));
     assert_snapshot!(world.plan(), @r"
     launch new1 cx23:nbg1: tasks: 1
-    delete record of a (never mind the cordon): instance gone
+    delete record of a (silent): instance gone
     task 1: boots new1 (p1)
     a is orphan: retire
     ");

@@ -7,13 +7,13 @@ use proptest::test_runner::FileFailurePersistence;
 
 use super::execute::execute;
 use super::worlds::{extreme_worlds, worlds};
-use crate::model::action::{Action, Plan, Step};
+use crate::model::action::{Action, Plan, Proof, Step};
 use crate::model::age;
 use crate::model::agent::Agent;
 use crate::model::decision::{Hold, TaskDecision};
 use crate::model::ids::{AgentId, InstanceId, LaunchName, PoolName, TaskId};
-use crate::model::instance::Instance;
-use crate::model::machine::{Fate, Keep};
+use crate::model::instance::{Instance, InstanceState};
+use crate::model::machine::{Fate, Keep, MachineState};
 use crate::model::memory::Memory;
 use crate::model::pool::{Market, Pool};
 use crate::model::reason::Reason;
@@ -64,11 +64,16 @@ fn launches(plan: &Plan, pool: &Pool) -> u64 {
     steps.filter(|step| matches!(step.action, Action::Launch { .. })).count() as u64
 }
 
+fn starts(plan: &Plan, pool: &Pool) -> u64 {
+    let steps = plan.steps.iter().filter(|step| step.pool == pool.name);
+    steps.filter(|step| matches!(step.action, Action::Start { .. })).count() as u64
+}
+
 fn busy(snapshot: &Snapshot, agent: AgentId) -> bool {
     snapshot.queue.running.iter().any(|task| task.agent == Some(agent))
 }
 
-fn record(snapshot: &Snapshot, agent: AgentId) -> Option<&Agent> {
+fn record_of(snapshot: &Snapshot, agent: AgentId) -> Option<&Agent> {
     snapshot.agents.iter().find(|record| record.id == agent)
 }
 
@@ -81,14 +86,15 @@ fn ours(snapshot: &Snapshot, pool: &Pool, agent: &Agent) -> bool {
     LaunchName::parse(&agent.name, &snapshot.installation, &pool.name).is_some()
         || listed(snapshot, pool).unwrap_or_default().iter().any(|instance| instance.agent == Some(agent.id))
         || snapshot.in_flight.launches.iter().any(|launch| launch.agent == Some(agent.id))
+        || listed(snapshot, pool).unwrap_or_default().iter().any(|instance| instance.known_as.contains(&agent.name))
 }
 
 /// Whether its steps make way for others.
 fn removes(plan: &Plan) -> bool {
     plan.steps.iter().any(|step| match step.action {
-        Action::Retire { .. } | Action::DeleteInstance { .. } => true,
-        Action::Uncordon { .. } => matches!(step.reason, Reason::PaidAgain { .. }),
-        Action::Cordon { .. } | Action::Launch { .. } => false,
+        Action::Retire { .. } | Action::DeleteInstance { .. } | Action::Stop { .. } => true,
+        Action::Uncordon { .. } => matches!(step.reason, Reason::Stopped | Reason::PaidAgain { .. }),
+        Action::Cordon { .. } | Action::Launch { .. } | Action::Start { .. } => false,
     })
 }
 
@@ -101,6 +107,11 @@ proptest! {
         for pool in &snapshot.pools {
             let (existing, launches) = (existing(&snapshot, pool), launches(&plan, pool));
             prop_assert!(existing + launches <= u64::from(pool.max).max(existing), "{}", pool.name);
+            if pool.is_fixed() {
+                let is_up = |one: &&&Instance| !matches!(one.state, InstanceState::Stopped | InstanceState::Stopping);
+                let up = listed(&snapshot, pool).unwrap_or_default().iter().filter(is_up).count() as u64;
+                prop_assert!(launches == 0 && up + starts(&plan, pool) <= u64::from(pool.max).max(up), "{}", pool.name);
+            }
             prop_assert!(u64::from(plan.totals[&pool.name].instances) >= existing);
             prop_assert_eq!(u64::from(plan.totals[&pool.name].launches), launches);
         }
@@ -138,37 +149,72 @@ proptest! {
                         prop_assert!(trouble.until <= snapshot.now && launches(&plan, pool) == 1);
                     }
                 }
-                Action::Uncordon { agent, name } => {
-                    let record = record(&snapshot, *agent).unwrap();
-                    prop_assert!(memory.cordons[agent].ours && record.no_schedule && connected(&snapshot, record));
+                Action::Start { instance, .. } => {
+                    let started = instances.iter().flatten().find(|one| one.id == *instance).unwrap();
+                    prop_assert!(pool.keeps_stopped() && started.state == InstanceState::Stopped);
+                    prop_assert!(!snapshot.in_flight.instances.contains(instance));
+                    let record = plan.machines.iter().find(|one| one.instance.as_ref() == Some(instance)).unwrap().agent;
+                    let record = record.and_then(|agent| record_of(&snapshot, agent));
+                    prop_assert!(record.is_none_or(|record| !record.no_schedule));
+                    let sold_out = memory.sold_out.get(&(pool.account, started.offer.clone()));
+                    prop_assert!(sold_out.is_none_or(|until| *until <= snapshot.now));
+                    if let Some(trouble) = memory.troubles.get(&pool.name) {
+                        prop_assert!(trouble.until <= snapshot.now && launches(&plan, pool) + starts(&plan, pool) == 1);
+                    }
+                }
+                Action::Stop { agent, instance, proof, .. } => {
+                    prop_assert!(pool.keeps_stopped() && has(instance));
+                    prop_assert!(!snapshot.in_flight.instances.contains(instance));
+                    if let Some(agent) = agent {
+                        let record = record_of(&snapshot, *agent).unwrap();
+                        prop_assert!(!busy(&snapshot, *agent) && ours(&snapshot, pool, record));
+                        prop_assert!(!snapshot.in_flight.agents.contains(agent));
+                        prop_assert!(record.no_schedule || *proof != Proof::Cordoned);
+                        prop_assert!(*proof != Proof::Silent || !connected(&snapshot, record) || pool.keeps_stopped());
+                    } else {
+                        prop_assert!(memory.started.contains_key(instance));
+                    }
+                }
+                Action::Uncordon { agent, name, noted_on } => {
+                    let record = record_of(&snapshot, *agent).unwrap();
+                    let stopped = step.reason == Reason::Stopped;
+                    prop_assert!(memory.cordons[agent].ours && record.no_schedule);
+                    prop_assert!(connected(&snapshot, record) || stopped);
+                    prop_assert!(noted_on.is_none() || pool.keeps_stopped());
                     prop_assert!(ours(&snapshot, pool, record) && record.name == *name);
                     prop_assert!(!snapshot.in_flight.agents.contains(agent));
                 }
-                Action::Cordon { agent, name } => {
-                    let record = record(&snapshot, *agent).unwrap();
+                Action::Cordon { agent, name, noted_on } => {
+                    prop_assert_eq!(noted_on.is_some(), pool.keeps_stopped());
+                    let record = record_of(&snapshot, *agent).unwrap();
                     prop_assert!(instances.is_some() && !busy(&snapshot, *agent) && !record.no_schedule);
                     prop_assert!(ours(&snapshot, pool, record) && record.name == *name);
                     prop_assert!(!snapshot.in_flight.agents.contains(agent));
                 }
-                Action::Retire { agent, name, instance, cordoned } => {
-                    let record = record(&snapshot, *agent).unwrap();
+                Action::Retire { agent, name, instance, proof } => {
+                    prop_assert!(!pool.is_fixed() || instance.is_none());
+                    let record = record_of(&snapshot, *agent).unwrap();
                     prop_assert!(instances.is_some() && !busy(&snapshot, *agent));
                     prop_assert!(ours(&snapshot, pool, record) && record.name == *name);
                     prop_assert!(!snapshot.in_flight.agents.contains(agent));
                     prop_assert!(instance.as_ref().is_none_or(has));
                     prop_assert!(instance.as_ref().is_none_or(|id| !snapshot.in_flight.instances.contains(id)));
-                    if *cordoned {
-                        prop_assert!(record.no_schedule);
-                        let cordon = memory.cordons[agent];
-                        prop_assert!(age(snapshot.now, cordon.since) >= crate::plan::CORDON_SETTLES);
-                    } else {
-                        prop_assert!(!connected(&snapshot, record));
-                        prop_assert!(record.last_contact.is_none() || instance.is_none());
+                    match proof {
+                        Proof::Cordoned => {
+                            prop_assert!(record.no_schedule);
+                            let cordon = memory.cordons[agent];
+                            prop_assert!(age(snapshot.now, cordon.since) >= crate::plan::CORDON_SETTLES);
+                        }
+                        Proof::NeverHeardOf => prop_assert!(record.last_contact.is_none()),
+                        Proof::Silent => {
+                            prop_assert!(instance.is_none() || pool.keeps_stopped());
+                            prop_assert!(!connected(&snapshot, record) || pool.keeps_stopped());
+                        }
                     }
                 }
                 Action::DeleteInstance { instance, agent, .. } => {
                     prop_assert!(has(instance) && !snapshot.in_flight.instances.contains(instance));
-                    let record = agent.and_then(|agent| record(&snapshot, agent));
+                    let record = agent.and_then(|agent| record_of(&snapshot, agent));
                     prop_assert!(record.is_none() && agent.is_none_or(|agent| !busy(&snapshot, agent)));
                 }
             }
@@ -185,6 +231,7 @@ proptest! {
             .filter_map(|(_, decision)| match decision {
                 TaskDecision::Covered { by } | TaskDecision::Uncordoned { by, .. } => Some(by.as_str()),
                 TaskDecision::Booting { .. }
+                | TaskDecision::Starting { .. }
                 | TaskDecision::Held { .. }
                 | TaskDecision::NotReady { .. }
                 | TaskDecision::NotOurs { .. }
@@ -193,7 +240,10 @@ proptest! {
             .filter(|name| ours.contains(name))
             .collect();
         for step in &plan.steps {
-            if let Action::Cordon { name, .. } | Action::Retire { name, cordoned: true, .. } = &step.action {
+            if let Action::Cordon { name, .. }
+            | Action::Stop { name, proof: Proof::Cordoned, .. }
+            | Action::Retire { name, proof: Proof::Cordoned, .. } = &step.action
+            {
                 prop_assert!(!laid_on.contains(name.as_str()), "{name}");
             }
         }
@@ -206,8 +256,8 @@ proptest! {
         let mut again = plan(&snapshot, &memory);
         if !removes(&first) {
             let text = |plan| super::text::plan(plan, &BTreeMap::new());
-            // What was launched or undone counts for the minimum from now on; and a drain that turned out not to be needed may
-            // be undone because it is paid for.
+            // What was launched, undone or started counts for the minimum from now on; and a drain that turned out not to be
+            // needed may be undone because it is paid for.
             let for_minimum: BTreeSet<AgentId> = first
                 .machines
                 .iter()
@@ -219,7 +269,10 @@ proptest! {
                     || matches!(step.reason, Reason::PaidAgain { .. })
             };
             prop_assert!(again.steps.iter().all(freed), "first:\n{}again:\n{}", text(&first), text(&again));
-            let text = |plan| super::text::plan(plan, &BTreeMap::new());
+            // One that is still being stopped is not started yet: what was launched meanwhile may take its tasks.
+            if first.machines.iter().any(|machine| machine.state == MachineState::Stopping) {
+                return Ok(());
+            }
             prop_assert_eq!(told_but_stuck(&again, &first), told_but_stuck(&first, &first), "first:\n{}again:\n{}", text(&first), text(&again));
         }
         // What was removed makes room for launches, and those end it.
@@ -258,7 +311,10 @@ proptest! {
 
         let mut served: BTreeMap<&str, u32> = BTreeMap::new();
         for (_, decision) in &plan.tasks {
-            if let TaskDecision::Booting { by, .. } | TaskDecision::Uncordoned { by, .. } = decision {
+            if let TaskDecision::Booting { by, .. }
+            | TaskDecision::Starting { by, .. }
+            | TaskDecision::Uncordoned { by, .. } = decision
+            {
                 *served.entry(by).or_default() += 1;
             }
         }
@@ -267,8 +323,10 @@ proptest! {
         for step in &plan.steps {
             let name = match &step.action {
                 Action::Launch { name, .. } => name.as_str(),
+                Action::Start { name, .. } => name.as_str(),
+                Action::Uncordon { .. } if step.reason == Reason::Stopped => continue,
                 Action::Uncordon { agent, .. } => names[agent],
-                Action::Cordon { .. } | Action::Retire { .. } | Action::DeleteInstance { .. } => continue,
+                Action::Cordon { .. } | Action::Stop { .. } | Action::Retire { .. } | Action::DeleteInstance { .. } => continue,
             };
             if plan.machines.iter().filter(|machine| machine.name == name).count() > 1 {
                 // A record of the same name: decisions don't tell the two apart.
@@ -291,7 +349,11 @@ proptest! {
                 let pool = pool(&snapshot, name);
                 if let Hold::AtMaximum { max } = hold {
                     let totals = &plan.totals[name];
-                    prop_assert!(*max == pool.max && totals.instances + totals.launches >= *max);
+                    if pool.is_fixed() {
+                        prop_assert!(*max <= pool.max);
+                    } else {
+                        prop_assert!(*max == pool.max && totals.instances + totals.launches >= *max);
+                    }
                 }
             }
         }
@@ -309,7 +371,7 @@ fn told(plan: &Plan) -> Vec<(TaskId, String)> {
     let text = |decision: &TaskDecision| match decision {
         // Undone is free.
         TaskDecision::Covered { by } | TaskDecision::Uncordoned { by, .. } => format!("slot of {by}"),
-        TaskDecision::Booting { by, .. } => format!("{by} boots"),
+        TaskDecision::Booting { by, .. } | TaskDecision::Starting { by, .. } => format!("{by} boots"),
         TaskDecision::NotReady { .. } | TaskDecision::NotOurs { .. } => String::new(),
         TaskDecision::Held { .. } => "held".to_owned(),
         TaskDecision::Stuck { .. } => "stuck".to_owned(),
@@ -365,6 +427,9 @@ fn the_worlds_hold_every_kind_of_step_and_decision() {
     NotOurs
     NotReady
     Orphan
+    Starting
+    Stopped
+    Stopping
     Stuck
     Uncordoned
     cordon ContactLost
@@ -373,6 +438,8 @@ fn the_worlds_hold_every_kind_of_step_and_decision() {
     cordon PeriodEnds
     delete_instance NeverConnected
     delete_instance RecordGone
+    delete_instance SettingsChanged
+    delete_instance StoppedFor
     launch BelowMinimum
     launch TasksWait
     retire ContactLost
@@ -381,8 +448,17 @@ fn the_worlds_hold_every_kind_of_step_and_decision() {
     retire MakesRoom
     retire NeverConnected
     retire PeriodEnds
+    retire SettingsChanged
+    retire StoppedFor
+    start BelowMinimum
+    start TasksWait
+    stop ContactLost
+    stop Idle
+    stop NeverConnected
+    stop PeriodEnds
     uncordon BelowMinimum
     uncordon PaidAgain
+    uncordon Stopped
     uncordon TasksWait
     ");
 }

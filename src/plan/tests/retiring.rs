@@ -262,7 +262,7 @@ fn a_boot_that_never_connects_is_replaced_after_its_timeout() {
     let booting = |short, words| agent(short).booting().launched(words);
     let world = world().with(booting("young", "9m59s")).with(booting("old", "10m"));
     assert_snapshot!(world.plan(), @r"
-    retire old (never mind the cordon): never connected, launched 11:50:00
+    retire old (never heard of): never connected, launched 11:50:00
     old is failed: retire
     young is booting: kept, boots until 12:00:01
     ");
@@ -274,7 +274,7 @@ fn a_booting_agent_that_an_administrator_cordoned_keeps_its_deadline_and_covers_
     let world = world().with(booting("young", "9m59s")).with(booting("old", "10m")).tasks(1);
     assert_snapshot!(world.plan(), @r"
     launch new1 cx23:nbg1: tasks: 1
-    retire old (never mind the cordon): never connected, launched 11:50:00
+    retire old (never heard of): never connected, launched 11:50:00
     task 1: boots new1 (p1)
     old is cordoned: retire
     young is cordoned: kept, boots until 12:00:01

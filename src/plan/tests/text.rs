@@ -5,7 +5,7 @@ use std::fmt::Write;
 
 use jiff::Timestamp;
 
-use crate::model::action::{Action, Notice, Plan};
+use crate::model::action::{Action, Notice, Plan, Proof};
 use crate::model::decision::{Hold, TaskDecision, Wait};
 use crate::model::labels::Mismatch;
 use crate::model::machine::{Fate, Keep};
@@ -42,6 +42,8 @@ pub fn plan(plan: &Plan, short: &BTreeMap<String, String>) -> String {
     for notice in &plan.notices {
         let _ = match notice {
             Notice::StuckTask { task, agent } => writeln!(text, "notice: {} does not take {task}", names.of(agent)),
+            Notice::NoSuchInstance { instance, .. } => writeln!(text, "notice: there is no {instance}"),
+            Notice::NoRecord { instance, .. } => writeln!(text, "notice: {instance} has no record"),
             Notice::OtherServersInstance { name } => {
                 writeln!(text, "notice: {} is of another server", names.of(name.as_str()))
             }
@@ -68,14 +70,23 @@ fn clock(at: Timestamp) -> String {
 fn action(action: &Action, names: &Names) -> String {
     match action {
         Action::Uncordon { name, .. } => format!("uncordon {}", names.of(name)),
+        Action::Start { name, .. } => format!("start {}", names.of(name)),
+        Action::Stop { name, proof, .. } => format!("stop {}{}", names.of(name), self::proof(*proof)),
         Action::Launch { name, offer } => format!("launch {} {offer}", names.of(name.as_str())),
         Action::Cordon { name, .. } => format!("cordon {}", names.of(name)),
-        Action::Retire { name, instance, cordoned, .. } => {
+        Action::Retire { name, instance, proof, .. } => {
             let what = if instance.is_some() { "retire" } else { "delete record of" };
-            let cordoned = if *cordoned { "" } else { " (never mind the cordon)" };
-            format!("{what} {}{cordoned}", names.of(name))
+            format!("{what} {}{}", names.of(name), self::proof(*proof))
         }
         Action::DeleteInstance { name, .. } => format!("delete instance {}", names.of(name.as_str())),
+    }
+}
+
+fn proof(proof: Proof) -> &'static str {
+    match proof {
+        Proof::Cordoned => "",
+        Proof::NeverHeardOf => " (never heard of)",
+        Proof::Silent => " (silent)",
     }
 }
 
@@ -89,6 +100,9 @@ fn reason(reason: &Reason) -> String {
         Reason::MakesRoom => "makes room".to_owned(),
         Reason::NeverConnected { launched } => format!("never connected, launched {}", clock(*launched)),
         Reason::ContactLost { last_contact } => format!("lost since {}", clock(*last_contact)),
+        Reason::Stopped => "stopped".to_owned(),
+        Reason::SettingsChanged => "settings changed".to_owned(),
+        Reason::StoppedFor { since } => format!("stopped since {}", clock(*since)),
         Reason::RecordGone => "record gone".to_owned(),
         Reason::InstanceGone => "instance gone".to_owned(),
     }
@@ -97,6 +111,7 @@ fn reason(reason: &Reason) -> String {
 fn decision(decision: &TaskDecision, names: &Names) -> String {
     match decision {
         TaskDecision::Covered { by } => format!("covered by {}", names.of(by)),
+        TaskDecision::Starting { by, pool } => format!("starts {} ({pool})", names.of(by)),
         TaskDecision::Booting { by, pool } => format!("boots {} ({pool})", names.of(by)),
         TaskDecision::Uncordoned { by, pool } => format!("uncordons {} ({pool})", names.of(by)),
         TaskDecision::Held { why } => {
@@ -121,6 +136,7 @@ fn decision(decision: &TaskDecision, names: &Names) -> String {
 fn hold(hold: &Hold) -> String {
     match hold {
         Hold::AtMaximum { max } => format!("has its maximum of {max}"),
+        Hold::NothingToStart { machines } => format!("has nothing to start of {machines}"),
         Hold::SoldOut { until } => format!("sold out until {}", clock(*until)),
         Hold::Refused { why, until } => format!("refused ({why}) until {}", clock(*until)),
         Hold::Trouble { failures, until, .. } => format!("failed {failures} times, until {}", clock(*until)),
@@ -155,6 +171,9 @@ fn keep(keep: &Keep) -> String {
         Keep::MissingLately { until } => format!("kept, missing; looked again at {}", clock(*until)),
         Keep::InFlight => "kept, under way".to_owned(),
         Keep::Deleting => "kept, goes away".to_owned(),
+        Keep::Stopping => "kept, stops".to_owned(),
+        Keep::Stopped => "kept, stopped".to_owned(),
+        Keep::NoRecord => "kept, no record".to_owned(),
         Keep::LostLately { until } => format!("kept, lost; given up at {}", clock(*until)),
     }
 }

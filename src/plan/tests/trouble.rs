@@ -49,7 +49,7 @@ fn after_the_pause_one_instance_at_a_time_is_tried() {
 fn an_instance_that_failed_to_boot_counts_for_the_maximum_until_it_is_gone() {
     let world = world().pool(pool().max(1)).with(agent("a").booting().launched("11m")).tasks(1);
     assert_snapshot!(world.plan(), @r"
-    retire a (never mind the cordon): never connected, launched 11:49:00
+    retire a (never heard of): never connected, launched 11:49:00
     task 1: held: p1 has its maximum of 1
     a is failed: retire
     ");

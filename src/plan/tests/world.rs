@@ -11,12 +11,13 @@ use jiff::{SignedDuration, Timestamp};
 use super::execute::execute;
 use super::task::task;
 use super::text;
-use crate::model::action::Plan;
+use crate::model::action::{Action, Plan, Step};
 use crate::model::ids::{AgentId, InstallationId, InstanceId, LaunchName, PoolName, ServerMark};
 use crate::model::instance::{Instance, InstanceState, OfferKey};
 use crate::model::labels::Labels;
 use crate::model::memory::{Memory, Refusal, Trouble};
-use crate::model::pool::{AccountId, Billing, Market, Offer, Pool};
+use crate::model::pool::{AccountId, Billing, FixedInstance, Market, Offer, Pool, RetireTo};
+use crate::model::reason::Reason;
 use crate::model::snapshot::{InFlight, Listing, Queue, Snapshot};
 use crate::plan::plan;
 
@@ -172,12 +173,17 @@ impl World {
     }
 
     /// The plan as text. Executes it and plans again, too: nothing may be left to do, but that a machine which went
-    /// away makes room.
+    /// away or stopped makes room.
     pub fn plan(&self) -> String {
         let plan = self.decided();
         let (snapshot, memory) = execute(&plan, &self.snapshot, &self.memory);
         let again = crate::plan::plan(&snapshot, &memory);
-        let removes = plan.steps.iter().any(|step| matches!(step.action.kind(), "retire" | "delete_instance"));
+        let makes_way = |step: &Step| match step.action {
+            Action::Retire { .. } | Action::DeleteInstance { .. } | Action::Stop { .. } => true,
+            Action::Uncordon { .. } => step.reason == Reason::Stopped,
+            Action::Cordon { .. } | Action::Launch { .. } | Action::Start { .. } => false,
+        };
+        let removes = plan.steps.iter().any(makes_way);
         if !removes {
             assert_eq!(again.steps, [], "planning again after executing changes nothing");
         }
@@ -213,6 +219,10 @@ impl World {
                     pool: launch.pool,
                     server: Some(server()),
                     agent: None,
+                    known_as: Vec::new(),
+                    draining: None,
+                    launch_settings: None,
+                    stopped_since: None,
                     state: InstanceState::Running,
                     created: launch.since,
                     offer: launch.offer,
@@ -244,6 +254,9 @@ pub fn pool() -> PoolBuilder {
         billing: Billing::BySecond,
         boot_timeout: span("10m"),
         shared_secret: false,
+        fixed: Vec::new(),
+        retire: RetireTo::Delete,
+        launch_settings: None,
     })
 }
 
@@ -311,6 +324,19 @@ impl PoolBuilder {
 
     pub fn boot_timeout(mut self, timeout: &str) -> Self {
         self.0.boot_timeout = span(timeout);
+        self
+    }
+
+    /// It starts and stops machines that somebody else made; each one that is added with [`super::machine::fixed`].
+    pub fn fixed(mut self) -> Self {
+        self.0.fixed.push(FixedInstance { id: InstanceId("i-none".to_owned()), agent: None });
+        self
+    }
+
+    /// Its retired instances are stopped, and kept for so long.
+    pub fn stops(mut self, max_age: &str) -> Self {
+        self.0.retire = RetireTo::Stop { max_age: span(max_age) };
+        self.0.launch_settings = Some("these".to_owned());
         self
     }
 

@@ -12,7 +12,7 @@ use crate::model::agent::Agent;
 use crate::model::ids::{AgentId, InstallationId, InstanceId, LaunchName, PoolName, ServerMark, TaskId};
 use crate::model::instance::{Instance, InstanceState};
 use crate::model::memory::{Cordon, Memory, Refusal, Trouble};
-use crate::model::pool::{AccountId, Billing, Market, Pool};
+use crate::model::pool::{AccountId, Billing, FixedInstance, Market, Pool, RetireTo};
 use crate::model::snapshot::{InFlight, Launching, Listing, Queue, Snapshot};
 use crate::model::task::Task;
 
@@ -152,11 +152,14 @@ impl Draw {
             slots: self.number(3) + u32::from(!self.extreme),
             // As many as are asked for are launched, so these stay small.
             min: u32::try_from(self.below(3)).unwrap(),
-            max: u32::try_from(self.below(7)).unwrap(),
+            max: u32::try_from(self.below(7)).unwrap(), // also below the minimum
             idle_timeout: self.span(&[600, 60]),
             billing: if self.rarely(2) { Billing::ByPeriod(self.span(&[3600])) } else { Billing::BySecond },
             boot_timeout: self.span(&[600, 30]),
             shared_secret: false,
+            fixed: if self.rarely(4) { vec![fixed("none")] } else { Vec::new() },
+            retire: if self.rarely(3) { RetireTo::Stop { max_age: self.span(&[3600]) } } else { RetireTo::Delete },
+            launch_settings: (!self.rarely(3)).then(|| "these".to_owned()),
         }
     }
 
@@ -196,7 +199,12 @@ impl Draw {
         if let (true, true, Some(Listing::Known { instances, .. })) =
             (has_instance, installation == super::world::installation(), snapshot.instances.get_mut(&account))
         {
-            let agent = (!self.rarely(4)).then_some(id);
+            let is_fixed = !stray && snapshot.pools[index].is_fixed();
+            let agent = (!is_fixed && !self.rarely(4)).then_some(id);
+            let known_as = if is_fixed { vec![name.to_string()] } else { Vec::new() };
+            if is_fixed {
+                snapshot.pools[index].fixed.push(fixed(&instance_id.0));
+            }
             let state = self.pick(&STATES);
             let offer = offer("cx23").key;
             let server = (!self.rarely(9)).then(|| if self.rarely(9) { ServerMark::from("another") } else { server() });
@@ -206,7 +214,11 @@ impl Draw {
                 pool,
                 server,
                 agent,
+                known_as,
+                draining: self.rarely(6).then_some(id),
+                launch_settings: (!self.rarely(3)).then(|| self.pick(&["these", "these", "others"]).to_owned()),
                 state,
+                stopped_since: self.maybe_instant(),
                 created: launched,
                 offer,
             });
@@ -234,6 +246,12 @@ impl Draw {
             memory.without_record.insert(instance.clone(), self.instant());
         }
         if self.rarely(8) {
+            memory.started.insert(instance.clone(), self.instant());
+        }
+        if self.rarely(8) {
+            memory.unconnected.insert(id, self.maybe_instant());
+        }
+        if self.rarely(8) {
             memory.record_deleted.insert(instance.clone());
         }
     }
@@ -241,7 +259,9 @@ impl Draw {
     fn agent(&mut self, id: AgentId, name: String, created: Timestamp) -> Agent {
         let connected = self.pick(&[true, true, false]);
         let lately = now() - Duration::from_secs(5);
-        let last_contact = if connected { Some(lately) } else { self.maybe_instant() };
+        // Not in the future: what is started now was not heard of after that.
+        let contact = self.maybe_instant().map(|at| if self.extreme { at } else { at.min(now()) });
+        let last_contact = if connected { Some(lately) } else { contact };
         Agent {
             id,
             name,
@@ -337,4 +357,8 @@ impl Draw {
             }
         }
     }
+}
+
+fn fixed(id: &str) -> FixedInstance {
+    FixedInstance { id: InstanceId(id.to_owned()), agent: None }
 }

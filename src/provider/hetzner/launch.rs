@@ -106,6 +106,10 @@ fn ours(server: &Server, launch: &Launch<'_>, client: &Client) -> Instance {
         pool: launch.pool.name.clone(),
         server: Some(launch.server.clone()),
         agent: launch.agent,
+        known_as: Vec::new(),
+        draining: None,
+        launch_settings: None,
+        stopped_since: None,
         state: servers::state(server.status.as_deref()),
         created: time(server.created.as_deref()).map_or_else(|| client.now(), |at| client.by_our_clock(at)),
         // An adopted one may come of an earlier try with another offer.

@@ -62,6 +62,10 @@ pub(super) fn instance(server: Server, installation: &InstallationId, now: Times
         pool,
         server: labels.get(label::SERVER).cloned().map(ServerMark),
         agent: labels.get(label::AGENT).and_then(|id| id.parse().ok()).map(AgentId),
+        known_as: Vec::new(),
+        draining: None,
+        launch_settings: None,
+        stopped_since: None,
         state: state(server.status.as_deref()),
         created: time(server.created.as_deref()).unwrap_or(now),
         offer: OfferKey {

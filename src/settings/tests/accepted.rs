@@ -6,13 +6,17 @@ use insta::assert_debug_snapshot;
 use secrecy::ExposeSecret as _;
 
 use super::settings;
+use crate::model::ids::AgentId;
 use crate::model::labels::Labels;
-use crate::model::pool::{AccountId, Billing};
-use crate::settings::{AccountSettings, HetznerSettings, LaunchSettings, LogFormat, PoolSettings, Settings};
+use crate::model::pool::{AccountId, Billing, RetireTo};
+use crate::settings::{
+    AccountSettings, AmiChoice, HetznerSettings, LaunchSettings, LogFormat, PoolSettings, Settings, Spot,
+};
 
 fn launch(pool: &PoolSettings) -> &HetznerSettings {
     match &pool.launch {
         LaunchSettings::Hetzner(launch) => launch,
+        LaunchSettings::Ec2(_) | LaunchSettings::Fixed(_) => panic!("it is at Hetzner"),
     }
 }
 
@@ -23,6 +27,7 @@ fn environment(pool: &PoolSettings) -> Vec<String> {
 fn endpoint(settings: &Settings) -> &str {
     match &settings.accounts[0] {
         AccountSettings::Hetzner { endpoint, .. } => endpoint.as_str(),
+        AccountSettings::Aws => panic!("it is at Hetzner"),
     }
 }
 
@@ -337,9 +342,9 @@ fn what_works_and_deserves_a_word_is_a_warning() {
     assert_eq!(read.pools[0].agent.labels.get("org-id"), Some("3"));
     assert!(environment(&read.pools[0]).iter().all(|pair| !pair.contains("FILTER_LABELS")));
     insta::assert_snapshot!(read.warnings.join("\n"), @r"
-PICUS_WOODPECKER_AGENT_ID is no longer needed: each agent that is launched gets a record and a token of its own
 PICUS_WOODPECKER_SERVER ends in `/api`, which is added to it once more: is the URL without it meant?
 PICUS_LOG: `debgu` is taken for a module; is `debug` meant?
+PICUS_WOODPECKER_AGENT_ID is no longer needed: each agent that is launched gets a record and a token of its own
 PICUS_AGENT_WOODPECKER_SERVER: `localhost:9000` is the agent's own machine; instances reach the server by another address
 PICUS_AGENT_WOODPECKER_FILTER_LABELS has no effect: PICUS_AGENT_WOODPECKER_AGENT_LABELS is set too, and wins
 PICUS_AGENT_WOODPECKER_AGENT_LABELS: the label `org-id` has no effect, because the server sets it itself
@@ -347,4 +352,69 @@ PICUS_AGENT_WOODPECKER_AGENT_LABELS: the spaces in `type = x` are part of the la
 PICUS_AGENT_WOODPECKER_MAX_WORKFLOWS=4 has no effect: with PICUS_AGENT_WOODPECKER_AGENT_SINGLE_WORKFLOW an agent has one slot
 PICUS_AGENT_WOODPECKER_MAX_WORKFLOW is passed to the agent as WOODPECKER_MAX_WORKFLOW; is WOODPECKER_MAX_WORKFLOWS meant?
 ");
+}
+
+const FIXED: [(&str, &str); 2] = [("PICUS_PROVIDER_TYPE", "aws"), ("PICUS_AWS_INSTANCE_ID", "i-01, i-02")];
+const LAUNCHED: [(&str, &str); 3] = [
+    ("PICUS_PROVIDER_TYPE", "aws"),
+    ("PICUS_AWS_INSTANCE_TYPE", "c7a.large,m7a.large"),
+    ("PICUS_AWS_AMI", "self/ci-*"),
+];
+
+fn at_ec2(least: &[(&str, &str)], more: &[(&str, &str)]) -> Result<Settings, Vec<crate::settings::Problem>> {
+    let all = [("PICUS_WOODPECKER_SERVER", "https://ci.example.org"), ("PICUS_WOODPECKER_TOKEN", "admin-token")];
+    let vars = all.iter().chain(least).chain(more).map(|(name, value)| ((*name).to_owned(), (*value).to_owned()));
+    Settings::from_vars(vars)
+}
+
+#[test]
+fn machines_that_are_there_need_nothing_else() {
+    let read = at_ec2(&FIXED, &[]).expect("it is enough");
+    let pool = &read.pools[0];
+    assert_eq!((pool.min, pool.max, pool.billing), (0, 2, Billing::BySecond));
+    let ids: Vec<&str> = pool.launch.fixed().iter().map(|fixed| fixed.id.0.as_str()).collect();
+    assert_eq!(ids, ["i-01", "i-02"]);
+    assert_eq!(pool.launch.mark(), None);
+    let with_agents =
+        at_ec2(&FIXED, &[("PICUS_WOODPECKER_AGENT_ID", "5,7"), ("PICUS_MAX_AGENTS", "1")]).expect("it is good");
+    let agents: Vec<_> = with_agents.pools[0].launch.fixed().iter().map(|fixed| fixed.agent).collect();
+    assert_eq!((agents, with_agents.pools[0].max), (vec![Some(AgentId(5)), Some(AgentId(7))], 1));
+}
+
+#[test]
+fn launch_settings_for_ec2_are_read_and_marked_by_what_they_change() {
+    let server = ("PICUS_AGENT_WOODPECKER_SERVER", "ci.example.org:9000");
+    let read = |more: &[(&str, &str)]| {
+        let more: Vec<_> = more.iter().copied().chain([server]).collect();
+        at_ec2(&LAUNCHED, &more).expect("good settings")
+    };
+    let all = read(&[
+        ("PICUS_AWS_SUBNETS", "subnet-1,subnet-2"),
+        ("PICUS_AWS_SECURITY_GROUPS", "sg-1"),
+        ("PICUS_AWS_SPOT", "prefer"),
+        ("PICUS_AWS_VOLUME_SIZE", "40"),
+        ("PICUS_AWS_TAGS", "team=ci,empty="),
+        ("PICUS_AWS_LAUNCH_TEMPLATE", "ci:$Latest"),
+        ("PICUS_AWS_HOURLY_PRICE", "0.04"),
+    ]);
+    let LaunchSettings::Ec2(launched) = &all.pools[0].launch else { panic!("it launches") };
+    assert_eq!(launched.instance_types, ["c7a.large", "m7a.large"]);
+    assert_eq!(launched.ami, Some(AmiChoice::Newest { owner: "self".to_owned(), name: "ci-*".to_owned() }));
+    assert_eq!((launched.spot, launched.volume_size, launched.hourly_price), (Spot::Prefer, Some(40), Some(0.04)));
+    assert_eq!(launched.tags, [("team".to_owned(), "ci".to_owned()), ("empty".to_owned(), String::new())]);
+    assert_eq!((launched.retire, all.pools[0].max), (RetireTo::Delete, 1));
+    let stops = read(&[("PICUS_AWS_RETIRE", "stop")]);
+    assert_eq!(stops.pools[0].launch.retire(), RetireTo::Stop { max_age: Duration::from_hours(168) });
+    // Where and how it is launched makes no other machine of it; its image does.
+    let mark = |more: &[(&str, &str)]| read(more).pools[0].launch.mark();
+    assert_eq!(mark(&[]), mark(&[("PICUS_AWS_SUBNETS", "subnet-1"), ("PICUS_AWS_TAGS", "a=b")]));
+    assert_ne!(mark(&[]), mark(&[("PICUS_AWS_VOLUME_SIZE", "40")]));
+}
+
+#[test]
+fn settings_of_a_provider_that_no_pool_uses_are_told() {
+    assert_eq!(
+        settings(&[("PICUS_AWS_AMI", "ami-1")]).warnings,
+        ["PICUS_AWS_AMI has no effect: no pool has PICUS_PROVIDER_TYPE=aws"]
+    );
 }

@@ -18,7 +18,7 @@ fn what_must_be_set_is_listed_at_once_with_what_it_is() {
     assert_snapshot!(without(&all, &[]), @r"
 PICUS_AGENT_WOODPECKER_SERVER: must be set: the Woodpecker server's gRPC address that instances reach, such as `ci.example.org:9000`
 PICUS_HCLOUD_TOKEN: must be set (or `PICUS_HCLOUD_TOKEN_FILE`, a file that holds it): API token of the Hetzner Cloud project, with read and write access
-PICUS_PROVIDER_TYPE: must be set: the cloud: `hcloud`
+PICUS_PROVIDER_TYPE: must be set: the cloud: `hcloud` or `aws`
 PICUS_WOODPECKER_SERVER: must be set: base URL of the Woodpecker server, such as `https://ci.example.org`
 PICUS_WOODPECKER_TOKEN: must be set (or `PICUS_WOODPECKER_TOKEN_FILE`, a file that holds it): personal token of an admin of the Woodpecker server
 ");
@@ -53,7 +53,7 @@ fn many_problems_are_reported_together() {
         ("PICUS_AGENT_WOODPECKER_HOSTNAME", "builder"),
         ("PICUS_DRY_RUN", "maybe"),
     ]), @r#"
-PICUS_PROVIDER_TYPE: must be set: the cloud: `hcloud`
+PICUS_PROVIDER_TYPE: must be set: the cloud: `hcloud` or `aws`
 PICUS_HTTP_ADDR: this release serves no health checks, metrics or status page yet: remove it
 PICUS_MAX_AGENT: is not a setting; the nearest that exists is `PICUS_MAX_AGENTS`
 PICUS_POOL_RISCV_MAX_AGENTS: there is no pool `riscv`: `PICUS_POOLS` has `amd64,arm64`
@@ -63,8 +63,8 @@ PICUS_DRY_RUN="maybe": must be `true` or `false` (or `1`, `0`, `yes`, `no`, `on`
 PICUS_MAX_AGENTS="many": must be a whole number from 1 to 10000
 PICUS_AGENT_WOODPECKER_FILTER_LABELS="type": must be a list such as `type=picus,zone=*,!gpu=true`; `type` has no value: the agent stops on it
 PICUS_AGENT_WOODPECKER_HOSTNAME="builder": can't be set: every agent is named like its instance, or they could not be told apart; remove it
-PICUS_POOL_ARM64_MIN_AGENTS="-1": must be a whole number from 0 to 10000
 PICUS_POOL_ARM64_HCLOUD_LABELS="picus=mine": must be labels such as `team=ci,stage=`; `picus` is a label by which Picus knows its own instances: choose another key
+PICUS_POOL_ARM64_MIN_AGENTS="-1": must be a whole number from 0 to 10000
 "#);
 }
 
@@ -101,9 +101,8 @@ fn a_name_for_a_pool_must_name_a_pool_and_something_that_a_pool_has() {
         &[pools, ("PICUS_POOL_MAX_AGENTS", "3")],
         &[pools, ("PICUS_POOL_ARM64_ID", "3")],
         &[pools, ("PICUS_POOL_ARM64_WOODPECKER_TOKEN", "x")],
-        &[pools, ("PICUS_POOL_ARM64_WOODPECKER_AGENT_ID", "x")],
         &[pools, ("PICUS_POOL_ARM64", "x")],
-        &[pools, ("PICUS_POOL_ARM64_AWS_AMI", "x")],
+        &[pools, ("PICUS_POOL_ARM64_NOTIFY_URL", "x")],
         &[("PICUS_POOL_ARM64_MAX_AGENTS", "3")],
     ]), @r"
 PICUS_POOL_ARM64_MAX_AGENT: is not a setting; the nearest that exists is `PICUS_POOL_ARM64_MAX_AGENTS`
@@ -112,9 +111,8 @@ PICUS_POOL_arm64_MAX_AGENTS: must be written in capitals: `PICUS_POOL_ARM64_MAX_
 PICUS_POOL_MAX_AGENTS: names no pool: `PICUS_MAX_AGENTS` holds for all pools, `PICUS_POOL_AMD64_MAX_AGENTS` for one named in `PICUS_POOLS`
 PICUS_POOL_ARM64_ID: can't be set for one pool, because it holds for the whole installation: set `PICUS_ID`
 PICUS_POOL_ARM64_WOODPECKER_TOKEN: can't be set for one pool, because it holds for the whole installation: set `PICUS_WOODPECKER_TOKEN`
-PICUS_POOL_ARM64_WOODPECKER_AGENT_ID: is not needed: remove it
 PICUS_POOL_ARM64: is not a setting; `PICUS_POOL_ARM64_MAX_AGENTS` and the like are, for pool `arm64`
-PICUS_POOL_ARM64_AWS_AMI: this release has no EC2 provider: remove it
+PICUS_POOL_ARM64_NOTIFY_URL: this release sends no notifications yet: remove it
 PICUS_POOL_ARM64_MAX_AGENTS: there is no pool `arm64`, because `PICUS_POOLS` is not set
 ");
 }
@@ -122,9 +120,7 @@ PICUS_POOL_ARM64_MAX_AGENTS: there is no pool `arm64`, because `PICUS_POOLS` is 
 #[test]
 fn what_this_release_does_not_have_is_never_ignored() {
     assert_snapshot!(each(&[
-        &[("PICUS_PROVIDER_TYPE", "aws"), ("PICUS_WOODPECKER_AGENT_ID", "3"), ("PICUS_AWS_INSTANCE_ID", "i-1")],
         &[("PICUS_PROVIDER_TYPE", "gcp")],
-        &[("PICUS_AWS_AMI", "x")],
         &[("PICUS_HTTP_ADDR", "off")],
         &[("PICUS_HTTP_TOKEN", "x")],
         &[("PICUS_PUBLIC_URL", "x")],
@@ -132,11 +128,7 @@ fn what_this_release_does_not_have_is_never_ignored() {
         &[("PICUS_USER_DATA_TEMPLATE_FILE", "/x")],
         &[("PICUS_NOTIFY_URL", "https://x")],
     ]), @r#"
-PICUS_AWS_INSTANCE_ID: this release has no EC2 provider: remove it
-PICUS_WOODPECKER_AGENT_ID: this release has no EC2 provider: remove it
-PICUS_PROVIDER_TYPE="aws": this release has no EC2 provider: the one it has is `hcloud`
-PICUS_PROVIDER_TYPE="gcp": must be `hcloud` (Hetzner Cloud), the provider that this release has
-PICUS_AWS_AMI: this release has no EC2 provider: remove it
+PICUS_PROVIDER_TYPE="gcp": must be `hcloud` (Hetzner Cloud) or `aws` (AWS EC2)
 PICUS_HTTP_ADDR: this release serves no health checks, metrics or status page yet: remove it
 PICUS_HTTP_TOKEN: this release serves no health checks, metrics or status page yet: remove it
 PICUS_PUBLIC_URL: this release takes no reports of instances yet: remove it
@@ -374,4 +366,54 @@ PICUS_LOG="picus=loud": must be a level (`error`, `warn`, `info`, `debug`, `trac
 PICUS_LOG_FORMAT="xml": must be `text` or `json`
 PICUS_DRY_RUN="maybe": must be `true` or `false` (or `1`, `0`, `yes`, `no`, `on`, `off`)
 "#);
+}
+
+#[test]
+fn launch_settings_for_ec2_are_checked_as_far_as_they_can_be_without_asking() {
+    let aws = ("PICUS_PROVIDER_TYPE", "aws");
+    let types = ("PICUS_AWS_INSTANCE_TYPE", "c7a.large");
+    let image = ("PICUS_AWS_AMI", "ami-1");
+    let fixed = ("PICUS_AWS_INSTANCE_ID", "i-01,i-02");
+    assert_snapshot!(each(&[
+        &[aws],
+        &[aws, fixed, types],
+        &[aws, fixed, ("PICUS_WOODPECKER_AGENT_ID", "5")],
+        &[aws, fixed, ("PICUS_WOODPECKER_AGENT_ID", "5,x")],
+        &[aws, ("PICUS_AWS_INSTANCE_ID", "build7")],
+        &[aws, types, ("PICUS_AWS_AMI", "ubuntu")],
+        &[aws, image, ("PICUS_AWS_INSTANCE_TYPE", "large")],
+        &[aws, types, image, ("PICUS_AWS_SUBNETS", "vpc-1")],
+        &[aws, types, image, ("PICUS_AWS_SPOT", "maybe")],
+        &[aws, types, image, ("PICUS_AWS_SPOT", "only"), ("PICUS_AWS_RETIRE", "stop")],
+        &[aws, types, image, ("PICUS_AWS_STOPPED_MAX_AGE", "24h")],
+        &[aws, types, image, ("PICUS_AWS_TAGS", "aws:x=1")],
+        &[aws, types, image, ("PICUS_AWS_TAGS", "picus=1")],
+        &[aws, types, image, ("PICUS_AWS_LAUNCH_TEMPLATE", "ci:newest")],
+        &[aws, types, image, ("PICUS_AWS_HOURLY_PRICE", "cheap")],
+        &[aws, types, image, ("PICUS_AWS_VOLUME_SIZE", "0")],
+        &[aws, types, image, ("AWS_ACCESS_KEY_ID", "AKIA")],
+        &[aws, types, image, ("AWS_SECRET_ACCESS_KEY", "not-shown")],
+        &[aws, types, image, ("PICUS_AWS_AMY", "x")],
+    ]), @r#"
+    PICUS_AWS_AMI: must be set: image of the instances: an id, an alias (`resolve:ssm:/aws/service/…`), or the newest of an owner and a name (`self/ci-*`)
+    PICUS_AWS_INSTANCE_TYPE: must be set: instance types in order of preference: `c7a.large,m7a.large`
+    PICUS_AWS_INSTANCE_TYPE: has no effect with `PICUS_AWS_INSTANCE_ID`, whose machines are only started and stopped: remove one
+    PICUS_WOODPECKER_AGENT_ID="5": must have one agent for each machine in `PICUS_AWS_INSTANCE_ID`, in the same order: 2 instead of 1
+    PICUS_WOODPECKER_AGENT_ID="5,x": must be ids of agents, such as `5,7`
+    PICUS_AWS_INSTANCE_ID="build7": must be ids such as `i-0123456789abcdef0`, separated by commas; `build7` is none
+    PICUS_AWS_AMI="ubuntu": must be an id (`ami-0123456789abcdef0`), an alias (`resolve:ssm:/aws/service/…`), or an owner and a name (`self/ci-*`, `amazon/al2023-ami-2023*`; owner `self`, `amazon`, `aws-marketplace` or an account's number)
+    PICUS_AWS_INSTANCE_TYPE="large": must be instance types such as `c7a.large,m7a.large`; `large` is none
+    PICUS_AWS_SUBNETS="vpc-1": must be ids such as `subnet-0123456789abcdef0`, separated by commas; `vpc-1` is none
+    PICUS_AWS_SPOT="maybe": must be `never`, `prefer` (on demand where there is no spot) or `only`
+    PICUS_AWS_RETIRE="stop": spot instances can't be stopped: remove it, or `PICUS_AWS_SPOT`
+    PICUS_AWS_STOPPED_MAX_AGE="24h": has no effect without `PICUS_AWS_RETIRE=stop`: remove it
+    PICUS_AWS_TAGS="aws:x=1": must be tags such as `team=ci,cost-centre=42`; `aws:x` is one of AWS's own
+    PICUS_AWS_TAGS="picus=1": must be tags such as `team=ci,cost-centre=42`; `picus` is one of Picus's own
+    PICUS_AWS_LAUNCH_TEMPLATE="ci:newest": must be the id or name of a launch template, with a version if not the default one: `lt-0123:3`, `ci:$Latest`
+    PICUS_AWS_HOURLY_PRICE="cheap": must be the price of an hour, such as `0.0416`
+    PICUS_AWS_VOLUME_SIZE="0": must be a whole number from 1 to 16384
+    AWS_SECRET_ACCESS_KEY: must be set, because `AWS_ACCESS_KEY_ID` is: a key has both parts, or neither
+    AWS_ACCESS_KEY_ID: must be set, because `AWS_SECRET_ACCESS_KEY` is: a key has both parts, or neither
+    PICUS_AWS_AMY: is not a setting; the nearest that exists is `PICUS_AWS_AMI`
+    "#);
 }

@@ -23,6 +23,7 @@ fn file(content: &[u8]) -> (tempfile::TempDir, String) {
 fn cloud_token(settings: &Settings) -> String {
     match &settings.accounts[0] {
         AccountSettings::Hetzner { token, .. } => token.expose_secret().to_owned(),
+        AccountSettings::Aws => panic!("it is at Hetzner"),
     }
 }
 
@@ -217,7 +218,16 @@ fn every_variable_is_read() {
     // A value that nothing accepts: what is not refused is not read.
     for variable in ALL.iter().filter(|variable| variable.availability == Availability::Here) {
         let name = variable.name.replace('*', "X");
-        let told = problems(&[(name.as_str(), "\u{1}")]);
+        let mut vars = vec![(name.as_str(), "\u{1}")];
+        if name.starts_with("PICUS_AWS_") {
+            vars.splice(
+                ..0,
+                [("PICUS_PROVIDER_TYPE", "aws"), ("PICUS_AWS_INSTANCE_TYPE", "c7a.large"), ("PICUS_AWS_AMI", "ami-1")],
+            );
+        } else if name == "PICUS_WOODPECKER_AGENT_ID" {
+            vars.splice(..0, [("PICUS_PROVIDER_TYPE", "aws"), ("PICUS_AWS_INSTANCE_ID", "i-1")]);
+        }
+        let told = problems(&vars);
         assert!(told.lines().any(|line| line.starts_with(&name)), "{name}: {told}");
     }
 }
