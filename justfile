@@ -10,7 +10,7 @@ default:
     @just --list --unsorted
 
 # Everything that has a checker, without the tests.
-check: lock markers fmt-check clippy clippy-bare clippy-each doc shell yaml docker compose aws deny
+check: lock markers fmt-check clippy clippy-bare clippy-each doc shell yaml docker compose aws alerts helm systemd deny
 
 # README's test command.
 test:
@@ -20,18 +20,18 @@ test:
 demo:
     command=$(just _readme demo); echo "$command"; $command
 
-# How long a plan takes; the targets stand in benches/plan.rs.
+# How long a plan takes, and what is shown of it; the aims stand in benches.
 bench:
-    cargo bench --locked --bench plan
+    cargo bench --locked --bench plan --bench serve
 
 # What the release build takes while there is nothing to do: five minutes, and the figures of ARCHITECTURE.md.
 at-rest:
     cargo build --locked --release
     PROGRAM="$(realpath "${CARGO_TARGET_DIR:-target}")/release/picus" cargo test --locked --test it at_rest_the_program -- --ignored --nocapture
 
-# Writes the settings table of README.md from the registry in the code.
-readme:
-    UPDATE_README=1 cargo test --locked settings_table
+# Writes the tables of settings (README.md) and metrics (docs/metrics.md) from the registries in the code.
+tables:
+    UPDATE_README=1 cargo test --locked --lib _table_of_the
 
 # Formats the code.
 fmt:
@@ -79,7 +79,7 @@ shell:
 
 # YAML files.
 yaml:
-    git ls-files -z '*.yml' '*.yaml' .yamllint ':!tests/fixtures' | xargs -0 yamllint --strict
+    git ls-files -z '*.yml' '*.yaml' .yamllint ':!tests/fixtures' ':!deploy/helm/picus/templates' | xargs -0 yamllint --strict
 
 # The Dockerfile.
 docker:
@@ -109,6 +109,27 @@ aws:
         printf '{"AWSTemplateFormatVersion": "2010-09-09", "Resources": {"Policy": {"Type": "AWS::IAM::ManagedPolicy", "Properties": {"PolicyDocument": %s}}}}' "$(cat "$policy")" \
             | cfn-lint --format parseable | cut -c 1-200; \
     done
+
+# The alerts, and whether they fire when they should.
+alerts:
+    promtool check rules deploy/prometheus/rules.yaml
+    promtool test rules deploy/prometheus/rules.test.yaml
+
+# The Helm chart: what it renders is valid, and Picus accepts it.
+helm:
+    cargo build --locked
+    python deploy/helm/check.py "${CARGO_TARGET_DIR:-target}/debug/picus"
+
+# The systemd unit: systemd reads it without complaint, and finds little that it exposes.
+systemd:
+    #!/usr/bin/env bash
+    set -euo pipefail
+    folder=$(mktemp -d)
+    trap 'rm -rf "$folder"' EXIT
+    # The program need not be installed here.
+    sed 's#^ExecStart=[^ ]*#ExecStart=/bin/true#' deploy/systemd/picus.service > "$folder/picus.service"
+    systemd-analyze verify "$folder/picus.service"
+    systemd-analyze security --offline=true --threshold=25 "$folder/picus.service" | tail -n 1
 
 # Licences, sources and duplicates of the dependencies.
 deny:

@@ -9,12 +9,15 @@ use tokio_util::sync::CancellationToken;
 
 use crate::bootstrap;
 use crate::clock::Clock;
+use crate::metrics::Metrics;
 use crate::model::ids::{InstallationId, PoolName};
 #[cfg(feature = "aws")]
 use crate::provider::ec2;
 use crate::provider::{Prepared, Provider, ProviderError};
 use crate::reconcile::Reconciler;
+use crate::server::Server;
 use crate::settings::{AccountSettings, LaunchSettings, PoolSettings, Problem, Settings};
+use crate::status::Board;
 use crate::woodpecker::{self, Client};
 
 /// Hetzner's limit for user data, in bytes: <https://docs.hetzner.cloud/reference/cloud#servers-create-a-server>.
@@ -54,6 +57,8 @@ pub struct App {
     pub woodpecker: Client,
     /// The provider accounts, in the order of the settings.
     pub providers: Vec<Arc<dyn Provider>>,
+    /// What is shown of it.
+    pub board: Arc<Board>,
     /// What was configured.
     pub settings: Settings,
     clock: Clock,
@@ -79,20 +84,29 @@ impl App {
         for pool in &settings.pools {
             problems.extend(check_user_data(pool, &settings.installation).err());
         }
+        let metrics = Metrics::default();
         let mut providers = Vec::new();
         for (index, account) in settings.accounts.iter().enumerate() {
             let pools = settings.pools.iter().filter(|pool| pool.account.0 == index);
-            match provider(account, pools, &clock) {
+            match provider(account, pools, &clock, &metrics) {
                 Ok(provider) => providers.push(provider),
                 Err(problem) => problems.push(problem),
             }
         }
         let woodpecker = Client::new(&settings.woodpecker).map_err(|problem| problems.push(problem)).ok();
+        let woodpecker = woodpecker.map(|client| client.counted(metrics.woodpecker_calls()));
         let complete = providers.len() == settings.accounts.len();
         let app = woodpecker.filter(|_| complete).map(|woodpecker| {
-            let reconciler =
-                Reconciler::new(settings.clone(), woodpecker.clone(), providers.clone(), clock.clone(), first_name);
-            Self { reconciler, woodpecker, providers, settings, clock }
+            let board = Board::new(&settings, clock.clone(), metrics);
+            let reconciler = Reconciler::new(
+                settings.clone(),
+                woodpecker.clone(),
+                providers.clone(),
+                Arc::clone(&board),
+                clock.clone(),
+                first_name,
+            );
+            Self { reconciler, woodpecker, providers, board, settings, clock }
         });
         (app, problems)
     }
@@ -132,6 +146,10 @@ impl App {
         for warning in &self.settings.warnings {
             tracing::warn!("{warning}");
         }
+        // Also where a start is none, nothing goes on answering.
+        let closing = shutdown.child_token();
+        let _closed = closing.clone().drop_guard();
+        let served = self.listen().await?.map(|server| tokio::spawn(server.serve(closing)));
         if self.ready(&shutdown).await? {
             tracing::info!(
                 installation = %self.settings.installation,
@@ -141,8 +159,35 @@ impl App {
             );
             self.reconciler.run(shutdown).await;
         }
+        if let Some(served) = served {
+            // It ends by itself, in moments.
+            let _ = served.await;
+        }
         tracing::info!("ended; instances stay");
         Ok(())
+    }
+
+    /// Listens where the settings say. `None`: nowhere.
+    async fn listen(&self) -> Result<Option<Server>, StartError> {
+        let http = &self.settings.http;
+        let Some(address) = http.address else { return Ok(None) };
+        let server = Server::bind(address, http, Arc::clone(&self.board)).await;
+        let server = server.map_err(|error| {
+            let variable = "PICUS_HTTP_ADDR".to_owned();
+            let message = format!(
+                "can't be listened at: {error}; take another address or port, or `off` for no health checks, metrics and \
+                 status page"
+            );
+            StartError::Settings(vec![Problem { variable, had: Some(address.to_string()), message }])
+        })?;
+        let address = server.address().unwrap_or(address);
+        tracing::info!("status page, health and metrics at http://{address}/");
+        if http.token.is_none() && !address.ip().is_loopback() {
+            tracing::info!(
+                "beyond this machine only health and metrics are shown, because PICUS_HTTP_TOKEN is not set"
+            );
+        }
+        Ok(Some(server))
     }
 
     async fn wait_for_server(&self) -> Result<(), StartError> {
@@ -225,6 +270,7 @@ fn provider<'a>(
     account: &AccountSettings,
     pools: impl Iterator<Item = &'a PoolSettings>,
     clock: &Clock,
+    metrics: &Metrics,
 ) -> Result<Arc<dyn Provider>, Problem> {
     match account {
         #[cfg(feature = "hcloud")]
@@ -235,19 +281,21 @@ fn provider<'a>(
                 had: Some(endpoint.to_string()),
                 message: format!("no client can be made for it: {error}"),
             })?;
-            Ok(Arc::new(hetzner))
+            Ok(Arc::new(hetzner.counted(metrics.provider_calls("hetzner"))))
         }
         #[cfg(not(feature = "hcloud"))]
-        AccountSettings::Hetzner { .. } => Err(not_built("hcloud", clock)),
+        AccountSettings::Hetzner { .. } => Err(not_built("hcloud", clock, metrics)),
         #[cfg(feature = "aws")]
-        AccountSettings::Aws => Ok(Arc::new(ec2::Ec2::new(pools, clock.clone()))),
+        AccountSettings::Aws => {
+            Ok(Arc::new(ec2::Ec2::new(pools, clock.clone()).counted(metrics.provider_calls("ec2"))))
+        }
         #[cfg(not(feature = "aws"))]
-        AccountSettings::Aws => Err(not_built("aws", clock)),
+        AccountSettings::Aws => Err(not_built("aws", clock, metrics)),
     }
 }
 
 #[cfg(not(all(feature = "hcloud", feature = "aws")))]
-fn not_built(feature: &str, _clock: &Clock) -> Problem {
+fn not_built(feature: &str, _clock: &Clock, _metrics: &Metrics) -> Problem {
     Problem {
         variable: "PICUS_PROVIDER_TYPE".to_owned(),
         had: Some(feature.to_owned()),

@@ -1,18 +1,20 @@
-//! The command line: `run` (the default), `plan`, `check`, `demo`. Exit codes: 0 done, 1 failed, 2 wrong settings.
+//! The command line: `run` (the default), `plan`, `status`, `check`, `demo`. Exit codes: 0 done, 1 failed, 2 wrong settings.
 
 mod check;
 mod demo;
 mod look;
+mod status;
 
 use std::io::Write as _;
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand, ValueEnum};
 use tokio_util::sync::CancellationToken;
+use url::Url;
 
 use crate::app::{App, StartError, list_problems};
 use crate::clock::Clock;
-use crate::settings::Settings;
+use crate::settings::{HttpSettings, Settings};
 use crate::telemetry;
 
 /// Autoscaler for Woodpecker CI agents. Settings are environment variables; the README has their table.
@@ -23,7 +25,7 @@ struct Arguments {
     command: Option<Command>,
 }
 
-#[derive(Debug, Clone, Copy, Subcommand)]
+#[derive(Debug, Clone, Subcommand)]
 enum Command {
     /// Watch the queue and keep the agents that it needs (the default)
     Run,
@@ -33,8 +35,27 @@ enum Command {
         #[arg(long, value_enum, default_value_t = Output::Text)]
         output: Output,
     },
+    /// Ask a running Picus what it does and why
+    Status {
+        /// Its address; else that of `PICUS_HTTP_ADDR`, on this machine
+        #[arg(long)]
+        url: Option<Url>,
+        /// Form of the answer
+        #[arg(long, value_enum, default_value_t = Output::Text)]
+        output: Output,
+        /// Only ask whether it is healthy; exit code 0 if it is
+        #[arg(long, conflicts_with = "output")]
+        healthz: bool,
+        /// Only ask whether its first pass is done; exit code 0 if it is
+        #[arg(long, conflicts_with_all = ["output", "healthz"])]
+        readyz: bool,
+    },
     /// Check settings, token, server, provider: one line each, and how to repair what fails
-    Check,
+    Check {
+        /// Ask nobody: only whether the settings are right
+        #[arg(long)]
+        offline: bool,
+    },
     /// A small day of CI in under a minute, against a modelled Woodpecker and Hetzner Cloud; needs no settings
     Demo,
 }
@@ -65,11 +86,16 @@ pub fn main(variables: Vec<(String, String)>) -> ExitCode {
 /// The code to end with; the inner and the outer one mean the same.
 async fn carry_out(command: Command, variables: Vec<(String, String)>) -> Result<ExitCode, ExitCode> {
     let shutdown = on_signal().map_err(|error| fail(1, &format!("signals can't be listened to: {error}")))?;
-    let settings = || Settings::from_vars(variables).map_err(|problems| fail(2, &list_problems(&problems)));
+    let settings = |variables| Settings::from_vars(variables).map_err(|problems| fail(2, &list_problems(&problems)));
     Ok(match command {
-        Command::Run => run(settings()?, shutdown).await,
-        Command::Plan { output } => look::look(settings()?, output, &shutdown).await,
-        Command::Check => check::check(settings()?, &shutdown).await,
+        Command::Run => run(settings(variables)?, shutdown).await,
+        Command::Plan { output } => look::look(settings(variables)?, output, &shutdown).await,
+        Command::Status { url, output, healthz, readyz } => {
+            let http = HttpSettings::from_vars(variables).map_err(|problems| fail(2, &list_problems(&problems)))?;
+            let probe = if healthz { Some("/healthz") } else { readyz.then_some("/readyz") };
+            status::status(http, url, output, probe).await
+        }
+        Command::Check { offline } => check::check(settings(variables)?, offline, &shutdown).await,
         Command::Demo => demo::demo(shutdown).await,
     })
 }

@@ -39,6 +39,7 @@ use crate::model::snapshot::{InFlight, Snapshot};
 use crate::plan::plan;
 use crate::provider::Provider;
 use crate::settings::Settings;
+use crate::status::Board;
 use crate::woodpecker::Client;
 
 /// So many operations of one account run at once: enough for a burst, few enough for a rate limit.
@@ -54,6 +55,8 @@ struct Inner {
     providers: Vec<Account>,
     clock: Clock,
     state: Mutex<State>,
+    /// What is shown.
+    board: Arc<Board>,
     /// Something happened: look now.
     wake: Notify,
     operations: TaskTracker,
@@ -105,6 +108,7 @@ impl Reconciler {
         settings: Settings,
         woodpecker: Client,
         providers: Vec<Arc<dyn Provider>>,
+        board: Arc<Board>,
         clock: Clock,
         first_name: u64,
     ) -> Self {
@@ -117,6 +121,7 @@ impl Reconciler {
             providers: providers.into_iter().map(account).collect(),
             clock,
             state: Mutex::new(state),
+            board,
             wake: Notify::new(),
             operations: TaskTracker::new(),
         }))
@@ -124,12 +129,15 @@ impl Reconciler {
 
     /// One pass: looks, decides, begins.
     pub async fn pass(&self) -> Pass {
+        self.0.board.pass_began();
         let looked = self.look().await;
         match &looked {
             Pass::Skipped { why } => {
                 let mut state = self.state();
                 state.said.skipped(why);
                 state.memory.watch.failed(self.0.clock.now());
+                drop(state);
+                self.0.board.skipped(why);
             }
             Pass::Done { snapshot, plan } => {
                 let mut state = self.state();
@@ -137,6 +145,7 @@ impl Reconciler {
                 said.decided(snapshot, plan);
                 memory.decided(snapshot, plan);
                 said.troubles(&memory.troubles);
+                self.0.board.decided(snapshot, plan, memory);
                 drop(state);
                 if !self.0.settings.dry_run {
                     for step in &plan.steps {

@@ -7,7 +7,7 @@
 //! | `environment`, `kubernetes`, `nearest` | whose value is whose; names that are none of ours |
 //! | `raw` | text, one struct a section |
 //! | `read`, `secrets`, [`duration`] | text into values |
-//! | `installation`, `pools`, `agent`, `hetzner` | the sections |
+//! | `installation`, `pools`, `agent`, `hetzner`, `ec2` | the sections |
 //! | `problems` | what is wrong, and how much of a value may be shown |
 
 mod agent;
@@ -31,6 +31,7 @@ mod tests;
 
 use std::collections::BTreeMap;
 use std::fmt;
+use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -54,6 +55,8 @@ pub struct Settings {
     pub pools: Vec<PoolSettings>,
     /// Provider accounts; pools with the same provider, token and endpoint share one.
     pub accounts: Vec<AccountSettings>,
+    /// Health checks, metrics, status page.
+    pub http: HttpSettings,
     /// Logs.
     pub log: LogSettings,
     /// `PICUS_DRY_RUN`: decide and say, do nothing.
@@ -76,6 +79,19 @@ impl Settings {
     }
 }
 
+impl HttpSettings {
+    /// Reads `PICUS_HTTP_*` alone: all that asking a running Picus takes.
+    ///
+    /// # Errors
+    ///
+    /// As [`Settings::from_vars`].
+    pub fn from_vars(vars: impl IntoIterator<Item = (String, String)>) -> Result<Self, Vec<Problem>> {
+        let mut vars: BTreeMap<String, String> = vars.into_iter().collect();
+        vars.retain(|_, value| !value.is_empty());
+        installation::read_http(vars)
+    }
+}
+
 /// How to reach the Woodpecker server.
 #[derive(Debug, Clone)]
 pub struct WoodpeckerSettings {
@@ -85,6 +101,15 @@ pub struct WoodpeckerSettings {
     pub token: SecretString,
     /// `PICUS_WOODPECKER_CA_FILE`
     pub ca_file: Option<PathBuf>,
+}
+
+/// Where and for whom the status is served.
+#[derive(Debug, Clone)]
+pub struct HttpSettings {
+    /// `PICUS_HTTP_ADDR`. `None`: nothing listens.
+    pub address: Option<SocketAddr>,
+    /// `PICUS_HTTP_TOKEN`. `None`: who is on this machine sees all, everybody else health and metrics.
+    pub token: Option<SecretString>,
 }
 
 /// How to log.

@@ -47,9 +47,9 @@ impl Findings {
     }
 }
 
-pub(super) async fn check(settings: Settings, shutdown: &CancellationToken) -> ExitCode {
+pub(super) async fn check(settings: Settings, offline: bool, shutdown: &CancellationToken) -> ExitCode {
     let mut findings = Findings::default();
-    let whole = shutdown.run_until_cancelled(check_everything(settings, &mut findings)).await.is_some();
+    let whole = shutdown.run_until_cancelled(check_everything(settings, offline, &mut findings)).await.is_some();
     let conclusion = match (findings.failed, whole) {
         (0, true) => "All is well.",
         (0, false) => "Interrupted; the rest was not checked.",
@@ -61,7 +61,7 @@ pub(super) async fn check(settings: Settings, shutdown: &CancellationToken) -> E
     if findings.failed > 0 { ExitCode::from(1) } else { ExitCode::SUCCESS }
 }
 
-async fn check_everything(settings: Settings, findings: &mut Findings) {
+async fn check_everything(settings: Settings, offline: bool, findings: &mut Findings) {
     for warning in &settings.warnings {
         Findings::warn("settings", warning);
     }
@@ -72,6 +72,9 @@ async fn check_everything(settings: Settings, findings: &mut Findings) {
     }
     for problem in &problems {
         findings.fail("settings", &problem.to_string());
+    }
+    if offline {
+        return Findings::skip("the rest", "nobody is asked");
     }
     let Some(app) = app else { return Findings::skip("the rest", "there is no way to ask without these") };
     check_server(&app, findings).await;

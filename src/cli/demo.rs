@@ -79,6 +79,7 @@ fn variables(world: &World) -> Vec<(String, String)> {
         ("PICUS_PROVIDER_TYPE", "hcloud"),
         ("PICUS_HCLOUD_TOKEN", world.hetzner_token()),
         ("PICUS_HCLOUD_ENDPOINT", world.hetzner_url().as_str()),
+        ("PICUS_HTTP_ADDR", "127.0.0.1:0"),
         ("PICUS_ID", "demo"),
         ("PICUS_POLL_INTERVAL", "20s"),
         ("PICUS_POOLS", "amd64,arm64"),
@@ -151,7 +152,10 @@ fn introduce(world: &World) {
     say(
         "by the started hour, so an idle one is kept until shortly before its next hour begins. An agent named office is",
     );
-    say("always there, and not one of ours. \"picus:\" is what Picus does and why; \"--\" is what people do.");
+    say(
+        "always there, and not one of ours. \"picus:\" is what Picus does and why; \"--\" is what people do. Its status page",
+    );
+    say("can be opened while the day lasts.");
     say("");
 }
 

@@ -51,7 +51,7 @@ fn text(snapshot: &Snapshot, plan: &Plan) -> String {
     let _ = writeln!(text, "Tasks that wait ({}):", plan.tasks.len());
     for (id, decision) in &plan.tasks {
         let task = task(snapshot, id);
-        let _ = writeln!(text, "  {:<8} {:<40} {}", id, task.map_or_else(String::new, title), decision_text(decision));
+        let _ = writeln!(text, "  {:<8} {:<40} {}", id, task.map_or_else(String::new, title), decision);
         if let (TaskDecision::Covered { by }, Some(created)) = (decision, task.and_then(|task| task.created))
             && age(snapshot.now, created) >= STUCK_AFTER
         {
@@ -87,27 +87,6 @@ fn title(task: &Task) -> String {
     match task.pipeline_number {
         0 => format!("{} {}", task.repo(), task.name),
         number => format!("{} #{number} {}", task.repo(), task.name),
-    }
-}
-
-fn decision_text(decision: &TaskDecision) -> String {
-    match decision {
-        TaskDecision::Covered { by } => format!("agent {by} has a free slot for it"),
-        TaskDecision::Starting { by, pool } => format!("{by} (pool {pool}), which is stopped, is started for it"),
-        TaskDecision::Booting { by, pool } => format!("{by} (pool {pool}) boots for it"),
-        TaskDecision::Uncordoned { by, pool } => format!("the drain of {by} (pool {pool}) is undone for it"),
-        TaskDecision::Held { why } => {
-            let holds: Vec<String> = why.iter().map(|(pool, hold)| format!("pool {pool}: {hold}")).collect();
-            format!("held back: {}", holds.join("; "))
-        }
-        TaskDecision::NotReady { why } => format!("could not start now: {why}"),
-        TaskDecision::NotOurs { why } => {
-            let mismatches: Vec<String> = why.iter().map(|(pool, why)| format!("pool {pool}: {why}")).collect();
-            format!("not ours: {}", mismatches.join("; "))
-        }
-        TaskDecision::Stuck { since, agent } => {
-            format!("stuck since {since:.0}: agent {agent} is free and matches, but is not given it")
-        }
     }
 }
 

@@ -66,6 +66,52 @@ pub enum TaskDecision {
     },
 }
 
+impl TaskDecision {
+    /// Fixed word for logs and metrics; of a task that is held back or not ready what it waits for.
+    #[must_use]
+    pub fn kind(&self) -> &'static str {
+        match self {
+            Self::Covered { .. } => "covered",
+            Self::Starting { .. } => "starting",
+            Self::Booting { .. } => "booting",
+            Self::Uncordoned { .. } => "uncordoned",
+            Self::Held { why } => why.first().map_or("held", |(_, hold)| hold.kind()),
+            Self::NotReady { why } => why.kind(),
+            Self::NotOurs { .. } => "not_ours",
+            Self::Stuck { .. } => "stuck",
+        }
+    }
+}
+
+impl fmt::Display for TaskDecision {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Covered { by } => write!(f, "agent {by} has a free slot for it"),
+            Self::Starting { by, pool } => write!(f, "{by} (pool {pool}), which is stopped, is started for it"),
+            Self::Booting { by, pool } => write!(f, "{by} (pool {pool}) boots for it"),
+            Self::Uncordoned { by, pool } => write!(f, "the drain of {by} (pool {pool}) is undone for it"),
+            Self::Held { why } => {
+                f.write_str("held back: ")?;
+                for (index, (pool, hold)) in why.iter().enumerate() {
+                    write!(f, "{}pool {pool}: {hold}", if index == 0 { "" } else { "; " })?;
+                }
+                Ok(())
+            }
+            Self::NotReady { why } => write!(f, "could not start now: {why}"),
+            Self::NotOurs { why } => {
+                f.write_str("not ours: ")?;
+                for (index, (pool, why)) in why.iter().enumerate() {
+                    write!(f, "{}pool {pool}: {why}", if index == 0 { "" } else { "; " })?;
+                }
+                Ok(())
+            }
+            Self::Stuck { since, agent } => {
+                write!(f, "stuck since {since:.0}: agent {agent} is free and matches, but is not given it")
+            }
+        }
+    }
+}
+
 /// A list that thousands of decisions have in common; a clone costs next to nothing.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Shared<T>(Arc<[T]>);
@@ -117,6 +163,18 @@ pub enum Wait {
         /// Its limit.
         limit: u32,
     },
+}
+
+impl Wait {
+    /// Fixed word for logs and metrics.
+    #[must_use]
+    pub fn kind(&self) -> &'static str {
+        match self {
+            Self::Paused => "paused",
+            Self::Dependencies { .. } => "dependencies",
+            Self::Concurrency { .. } => "concurrency",
+        }
+    }
 }
 
 impl fmt::Display for Wait {

@@ -156,6 +156,45 @@ pub enum Keep {
     },
 }
 
+impl Fate {
+    /// Fixed word for logs and metrics: why.
+    #[must_use]
+    pub fn kind(&self) -> &'static str {
+        match self {
+            Self::Step { reason, .. } => reason.kind(),
+            Self::Kept { why } => why.kind(),
+        }
+    }
+}
+
+impl Keep {
+    /// Fixed word for logs and metrics.
+    #[must_use]
+    pub fn kind(&self) -> &'static str {
+        match self {
+            Self::Busy => "busy",
+            Self::Boots { .. } => "boots",
+            Self::IdleUntil { .. } => "idle_until",
+            Self::PaidUntil { .. } => "paid_until",
+            Self::Needed => "needed",
+            Self::Minimum => "minimum",
+            Self::Settling { .. } => "settling",
+            Self::MayWork { .. } => "may_work",
+            Self::Named => "named",
+            Self::CordonedByOthers => "cordoned_by_others",
+            Self::ListingUnknown => "listing_unknown",
+            Self::InstanceNotListed => "instance_not_listed",
+            Self::MissingLately { .. } => "missing_lately",
+            Self::InFlight => "in_flight",
+            Self::Deleting => "deleting",
+            Self::Stopping => "stopping",
+            Self::Stopped => "stopped",
+            Self::NoRecord => "no_record",
+            Self::LostLately { .. } => "lost_lately",
+        }
+    }
+}
+
 impl fmt::Display for Keep {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {

@@ -61,6 +61,28 @@ pub enum Reason {
     InstanceGone,
 }
 
+impl Reason {
+    /// Fixed word for logs and metrics.
+    #[must_use]
+    pub fn kind(&self) -> &'static str {
+        match self {
+            Self::TasksWait { .. } => "tasks_wait",
+            Self::BelowMinimum { .. } => "below_minimum",
+            Self::Idle { .. } => "idle",
+            Self::PeriodEnds { .. } => "period_ends",
+            Self::PaidAgain { .. } => "paid_again",
+            Self::MakesRoom => "makes_room",
+            Self::NeverConnected { .. } => "never_connected",
+            Self::ContactLost { .. } => "contact_lost",
+            Self::Stopped => "stopped",
+            Self::SettingsChanged => "settings_changed",
+            Self::StoppedFor { .. } => "stopped_for",
+            Self::RecordGone => "record_gone",
+            Self::InstanceGone => "instance_gone",
+        }
+    }
+}
+
 impl fmt::Display for Reason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {

@@ -32,6 +32,7 @@ use self::launch::Resolved;
 pub use self::launch::shortest;
 use super::{Launch, PrepareError, Prepared, Provider, ProviderError, Right, label};
 use crate::clock::Clock;
+use crate::metrics::Calls;
 use crate::model::ids::{AgentId, InstallationId, InstanceId, PoolName};
 use crate::model::instance::Instance;
 use crate::settings::{LaunchSettings, PoolSettings};
@@ -71,6 +72,13 @@ impl Ec2 {
             }
         }
         Self { client: Client::new(clock), launches, fixed, resolved: Mutex::default(), outliving: Mutex::default() }
+    }
+
+    /// The same with its calls counted.
+    #[must_use]
+    pub fn counted(mut self, calls: Calls) -> Self {
+        self.client.calls = calls;
+        self
     }
 
     /// Makes the root volume go with the instance. An image that EC2 itself looked up may say otherwise.

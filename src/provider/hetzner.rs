@@ -32,6 +32,7 @@ use self::launch::Resolved;
 use self::wire::Deleted;
 use super::{Launch, PrepareError, Prepared, Provider, ProviderError};
 use crate::clock::Clock;
+use crate::metrics::Calls;
 use crate::model::ids::{InstallationId, InstanceId, PoolName};
 use crate::model::instance::Instance;
 use crate::settings::{LaunchSettings, PoolSettings};
@@ -59,6 +60,13 @@ impl Hetzner {
     /// The TLS stack can't be set up.
     pub fn new(token: SecretString, endpoint: Url, clock: Clock) -> Result<Self, reqwest::Error> {
         Self::with_timeouts(token, endpoint, clock, Timeouts::default())
+    }
+
+    /// The same with its calls counted.
+    #[must_use]
+    pub fn counted(mut self, calls: Calls) -> Self {
+        self.client.calls = calls;
+        self
     }
 
     fn with_timeouts(

@@ -53,6 +53,20 @@ enum Failure {
     TimedOut,
 }
 
+impl Failure {
+    /// Fixed word for metrics.
+    fn kind(&self) -> &'static str {
+        match self {
+            Self::Woodpecker(error) => error.kind(),
+            Self::Provider(error) => error.kind(),
+            Self::Image(_) => "no_image",
+            Self::Changed(_) => "changed",
+            Self::Overtaken => "overtaken",
+            Self::TimedOut => "timed_out",
+        }
+    }
+}
+
 impl Reconciler {
     /// Begins a step beside the loop.
     pub(super) fn begin(&self, step: &Step) {
@@ -60,6 +74,7 @@ impl Reconciler {
         self.state().mark(step, self.0.clock.now());
         let reconciler = self.clone();
         let step = step.clone();
+        let number = self.0.board.began(&step);
         let span = tracing::info_span!("step", pool = %step.pool, kind = step.action.kind());
         let work = async move {
             let pool = &reconciler.0.settings.pools[pool];
@@ -71,6 +86,8 @@ impl Reconciler {
             let carried_out = reconciler.carry_out(pool, &step.action);
             reconciler.tell_console(pool, &step).await;
             let outcome = tokio::time::timeout(STEP_TIMEOUT, carried_out).await.unwrap_or(Err(Failure::TimedOut));
+            let failed = outcome.as_ref().err().map(|failure| (failure.kind(), failure.to_string()));
+            reconciler.0.board.ended(number, &step, failed.as_ref().map(|(kind, why)| (*kind, why.as_str())));
             reconciler.finish(pool, &step, outcome);
         };
         self.0.operations.spawn(work.instrument(span));

@@ -397,7 +397,9 @@ mod tests {
             let settings = crate::settings::Settings::from_vars(variables()).unwrap();
             let woodpecker = crate::woodpecker::Client::new(&settings.woodpecker).unwrap();
             let clock = crate::clock::Clock::manual("2026-12-01T12:00:00Z".parse().unwrap());
-            let reconciler = Reconciler::new(settings, woodpecker, vec![std::sync::Arc::new(Empty)], clock.clone(), 1);
+            let board = crate::status::Board::new(&settings, clock.clone(), crate::metrics::Metrics::default());
+            let reconciler =
+                Reconciler::new(settings, woodpecker, vec![std::sync::Arc::new(Empty)], board, clock.clone(), 1);
             if slow {
                 reconciler.state().listings.0.entry(AccountId(0)).or_default().failed = Some(SLOW.to_owned());
             }

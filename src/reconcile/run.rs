@@ -6,7 +6,7 @@ use backon::{BackoffBuilder, ExponentialBuilder};
 use tokio_util::sync::CancellationToken;
 
 use super::{Pass, Reconciler};
-use crate::model::age;
+use crate::model::{age, later};
 
 /// Two passes are at least so far apart, however many events come.
 const BREATH: Duration = Duration::from_millis(300);
@@ -46,6 +46,7 @@ impl Reconciler {
                 age(at, self.0.clock.now()).clamp(Duration::from_secs(1), poll.max(Duration::from_secs(1)))
             });
             let ended = self.0.clock.now();
+            self.0.board.waits(later(ended, due));
             tokio::select! {
                 () = self.0.clock.sleep(due) => {}
                 () = self.0.wake.notified() => {}

@@ -1,6 +1,7 @@
 //! Puts the settings together: what holds for the installation, then each pool with its account.
 
 use std::collections::BTreeMap;
+use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -16,8 +17,8 @@ use super::read::{Bounds, Reader, with_slash};
 use super::registry;
 use super::secrets::token;
 use super::{
-    AccountSettings, LaunchSettings, LogFormat, LogSettings, PoolSettings, Problem, Settings, WoodpeckerSettings,
-    agent, ec2, hetzner,
+    AccountSettings, HttpSettings, LaunchSettings, LogFormat, LogSettings, PoolSettings, Problem, Settings,
+    WoodpeckerSettings, agent, ec2, hetzner,
 };
 use crate::model::ids::{InstallationId, PoolName};
 use crate::model::pool::{AccountId, Billing};
@@ -51,6 +52,9 @@ const BOOT_TIMEOUT: Bounds = Bounds {
     why: "no instance is ready in less, and one that takes longer never will be",
 };
 
+/// A shorter one could be tried out.
+const SHORTEST_HTTP_TOKEN: usize = 16;
+
 /// More than any account may have: a mistyped number does not become a bill.
 const MOST_AGENTS: u32 = 10_000;
 
@@ -73,12 +77,25 @@ pub fn read(vars: BTreeMap<String, String>) -> Result<Settings, Vec<Problem>> {
     }
     let (found, warnings) = problems.finish(&pools.names);
     match (base, read.into_iter().collect::<Option<Vec<_>>>()) {
-        (Some(Base { installation, woodpecker, poll_interval, log, dry_run }), Some(pools)) if found.is_empty() => {
+        (Some(Base { installation, woodpecker, poll_interval, http, log, dry_run }), Some(pools))
+            if found.is_empty() =>
+        {
             let accounts = accounts.0;
-            Ok(Settings { installation, woodpecker, poll_interval, pools, accounts, log, dry_run, warnings })
+            Ok(Settings { installation, woodpecker, poll_interval, pools, accounts, http, log, dry_run, warnings })
         }
         _ => Err(found),
     }
+}
+
+/// Reads `PICUS_HTTP_*` alone: all that asking a running Picus takes.
+pub fn read_http(mut vars: BTreeMap<String, String>) -> Result<HttpSettings, Vec<Problem>> {
+    vars.retain(|name, _| name.starts_with(raw::Http::PREFIX));
+    let mut problems = Problems::default();
+    let pools = Pools::read(None, &mut problems);
+    let environment = Environment::sort(vars, &pools, &mut problems);
+    let read = http(&mut Reader { layer: &environment.base, pool: None, problems: &mut problems });
+    let (found, _) = problems.finish(&pools.names);
+    read.filter(|_| found.is_empty()).ok_or(found)
 }
 
 /// Settings of a provider at which no pool is have no effect.
@@ -112,6 +129,7 @@ struct Base {
     installation: InstallationId,
     woodpecker: WoodpeckerSettings,
     poll_interval: Duration,
+    http: HttpSettings,
     log: LogSettings,
     dry_run: bool,
 }
@@ -123,6 +141,7 @@ fn assemble_base(environment: &Environment, pools: &Pools, problems: &mut Proble
     let woodpecker = woodpecker(&mut reader);
     let installation = installation(&mut reader, id, hcloud_id, pools);
     let poll_interval = reader.duration(&registry::POLL_INTERVAL, poll_interval, &POLL_INTERVAL);
+    let http = http(&mut reader);
     let filter = log_filter(&mut reader, log);
     let format = log_format_of(&mut reader, log_format);
     let dry_run = reader.switch(&registry::DRY_RUN, dry_run);
@@ -130,6 +149,7 @@ fn assemble_base(environment: &Environment, pools: &Pools, problems: &mut Proble
         installation: installation?,
         woodpecker: woodpecker?,
         poll_interval: poll_interval?,
+        http: http?,
         log: LogSettings { filter: filter?, format: format? },
         dry_run: dry_run?,
     })
@@ -170,6 +190,44 @@ fn installation(
     // Without an id of its own it is the pool's name that is too long.
     let named = if set { variable.name } else { registry::POOLS.name };
     pools::installation(named, &text, set, pools, reader.problems)
+}
+
+fn http(reader: &mut Reader<'_>) -> Option<HttpSettings> {
+    let raw::Http { addr, token: token_value, token_file } = raw::Http::read(reader.layer, reader.problems);
+    let variable = &registry::HTTP_ADDR;
+    let text = reader.text(variable, addr)?;
+    let address = match text.to_lowercase().as_str() {
+        "off" => None,
+        // As `localhost:8080` and, in Go's way, `:8080` are understood elsewhere.
+        other => {
+            let spelt = match other.strip_prefix("localhost:") {
+                Some(port) => format!("127.0.0.1:{port}"),
+                None if other.starts_with(':') => format!("[::]{other}"),
+                None => other.to_owned(),
+            };
+            let Ok(address) = spelt.parse::<SocketAddr>() else {
+                let message = "must be an address and a port (`127.0.0.1:8080`, `0.0.0.0:8080`, `[::]:8080`), or `off`";
+                reader.refuse(variable, &text, message);
+                return None;
+            };
+            Some(address)
+        }
+    };
+    let token = if token_value.is_some() || token_file.is_some() {
+        let token = token(reader, &registry::HTTP_TOKEN, token_value, token_file)?;
+        if token.expose_secret().len() < SHORTEST_HTTP_TOKEN {
+            let name = reader.name(&registry::HTTP_TOKEN);
+            let message = format!(
+                "must have {SHORTEST_HTTP_TOKEN} letters at least, so that nobody guesses it: `openssl rand -hex 16` makes one"
+            );
+            reader.problems.add(name, None, message);
+            return None;
+        }
+        Some(token)
+    } else {
+        None
+    };
+    Some(HttpSettings { address, token })
 }
 
 fn log_filter(reader: &mut Reader<'_>, raw: Option<String>) -> Option<String> {

@@ -40,6 +40,19 @@ impl Section for Main {
     const PREFIX: &'static str = PREFIX;
 }
 
+/// `PICUS_HTTP_*`
+#[derive(Deserialize, Default)]
+pub struct Http {
+    pub addr: Option<String>,
+    #[serde(default, deserialize_with = "secret")]
+    pub token: Option<SecretString>,
+    pub token_file: Option<String>,
+}
+
+impl Section for Http {
+    const PREFIX: &'static str = "PICUS_HTTP_";
+}
+
 /// `PICUS_WOODPECKER_*`
 #[derive(Deserialize, Default)]
 pub struct Woodpecker {

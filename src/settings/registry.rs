@@ -241,6 +241,12 @@ variables! {
     /// Price.
     AWS_HOURLY_PRICE = variable("PICUS_AWS_HOURLY_PRICE", Pool, Text, Nothing,
         "price of an hour of an instance, for cost figures");
+    /// Where the status page is.
+    HTTP_ADDR = variable("PICUS_HTTP_ADDR", Installation, Text, Value("127.0.0.1:8080"),
+        "address of the health checks, metrics and status page, such as `0.0.0.0:8080` (which the image sets); `off`");
+    /// Its key.
+    HTTP_TOKEN = variable("PICUS_HTTP_TOKEN", Installation, Secret, Nothing,
+        "opens status page, API and metrics; without it only health and metrics are served beyond this machine");
     /// Log filter.
     LOG = variable("PICUS_LOG", Installation, Text, Value("info"),
         "what is logged: `info`, `debug`, or by module, `warn,picus=debug`");
@@ -249,8 +255,6 @@ variables! {
     /// Do nothing.
     DRY_RUN = variable("PICUS_DRY_RUN", Installation, Switch, Value("false"), "decide and say, do nothing");
 
-    /// The HTTP server.
-    HTTP_ANY = missing("PICUS_HTTP_*", "this release serves no health checks, metrics or status page yet");
     /// The installer.
     INSTALL_ANY = missing("PICUS_INSTALL_*", "this release has no installer with steps yet");
     /// The installer's reports.

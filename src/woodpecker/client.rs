@@ -13,6 +13,7 @@ use super::error::Error;
 use super::events::Events;
 use super::http::{Answer, Http, Timeouts};
 use super::{Agents, Registered, User, listing, wire};
+use crate::metrics::Calls;
 use crate::model::agent::Agent;
 use crate::model::ids::{AgentId, TaskId};
 use crate::model::snapshot::Queue;
@@ -55,6 +56,15 @@ impl Client {
     /// The same with other timeouts.
     pub fn with_timeouts(settings: &WoodpeckerSettings, timeouts: Timeouts) -> Result<Self, Problem> {
         Ok(Self { http: Arc::new(Http::new(settings, timeouts)?) })
+    }
+
+    /// The same with its calls counted; to be called before it is cloned.
+    #[must_use]
+    pub fn counted(mut self, calls: Calls) -> Self {
+        if let Some(http) = Arc::get_mut(&mut self.http) {
+            http.calls = calls;
+        }
+        self
     }
 
     /// The server's version: `3.17.0`, `next-0123456789`, `dev`.

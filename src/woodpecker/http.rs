@@ -12,11 +12,12 @@ use std::time::Duration;
 
 use backon::{ConstantBuilder, Retryable};
 use reqwest::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, HeaderValue};
-use reqwest::{Method, Response};
+use reqwest::{Method, Response, StatusCode};
 use secrecy::{ExposeSecret, SecretString};
 use url::{Host, Url};
 
 use super::error::Error;
+use crate::metrics::Calls;
 use crate::settings::{Problem, WoodpeckerSettings};
 pub(super) use answer::Answer;
 
@@ -60,6 +61,7 @@ pub(super) struct Http {
     token: SecretString,
     authorization: HeaderValue,
     pub(super) timeouts: Timeouts,
+    pub(super) calls: Calls,
 }
 
 impl fmt::Debug for Http {
@@ -73,6 +75,8 @@ impl fmt::Debug for Http {
 pub(super) struct Call {
     method: Method,
     url: String,
+    /// One word for it, for metrics.
+    operation: &'static str,
     body: Option<Vec<u8>>,
     /// Longest answer, in bytes.
     limit: usize,
@@ -132,12 +136,20 @@ impl Http {
                 message: "holds a character that no token has (a line break?)".to_owned(),
             })?;
         authorization.set_sensitive(true);
-        Ok(Self { client, base: base(&settings.server), token: settings.token.clone(), authorization, timeouts })
+        Ok(Self {
+            client,
+            base: base(&settings.server),
+            token: settings.token.clone(),
+            authorization,
+            timeouts,
+            calls: Calls::default(),
+        })
     }
 
     /// A call of `path`, which begins with a slash.
     pub(super) fn call(&self, method: Method, path: &str, limit: usize) -> Call {
-        Call { method, url: format!("{}{path}", self.base), body: None, limit }
+        let operation = operation(&method, path);
+        Call { method, url: format!("{}{path}", self.base), operation, body: None, limit }
     }
 
     /// A call with a JSON body.
@@ -166,8 +178,10 @@ impl Http {
         let request = self.request(call).header(ACCEPT, "text/event-stream").send();
         let response = tokio::time::timeout(self.timeouts.request, request)
             .await
-            .map_err(|_| call.unavailable(None, format!("no answer within {:?}", self.timeouts.request)))?
-            .map_err(|error| self.broken(call, None, &error))?;
+            .map_err(|_| call.unavailable(None, format!("no answer within {:?}", self.timeouts.request)))
+            .and_then(|answered| answered.map_err(|error| self.broken(call, None, &error)));
+        self.calls.note(call.operation, response.as_ref().map_or("no_answer", |answer| outcome(answer.status())));
+        let response = response?;
         if !response.status().is_success() {
             let reading = tokio::time::timeout(self.timeouts.request, self.read_failure(call, response));
             let answer = reading.await.map_err(|_| call.unavailable(None, "the answer stalled"))?;
@@ -181,7 +195,9 @@ impl Http {
         if let Some(body) = &call.body {
             request = request.header(CONTENT_TYPE, "application/json").body(body.clone());
         }
-        let response = request.send().await.map_err(|error| Failure {
+        let response = request.send().await;
+        self.calls.note(call.operation, response.as_ref().map_or("no_answer", |answer| outcome(answer.status())));
+        let response = response.map_err(|error| Failure {
             broke: error.is_request() && !error.is_connect() && !error.is_timeout(),
             error: self.broken(call, None, &error),
         })?;
@@ -257,6 +273,39 @@ impl Http {
     pub(super) fn scrub(&self, text: &str) -> String {
         let token = self.token.expose_secret();
         if token.is_empty() { text.to_owned() } else { text.replace(token, "[token]") }
+    }
+}
+
+/// What a call is, for metrics: one of few words, whatever ids are in its path.
+fn operation(method: &Method, path: &str) -> &'static str {
+    let path = path.split('?').next().unwrap_or_default();
+    let parts: Vec<&str> = path.split('/').filter(|part| !part.is_empty()).collect();
+    match (method.as_str(), parts.as_slice()) {
+        ("GET", ["version"]) => "version",
+        ("GET", ["api", "user"]) => "user",
+        ("GET", ["api", "queue", "info"]) => "queue",
+        ("GET", ["api", "stream", "events"]) => "events",
+        ("GET", ["api", "agents"]) => "list_agents",
+        ("GET", ["api", "agents", _]) => "agent",
+        ("GET", ["api", "agents", _, "tasks"]) => "agent_tasks",
+        ("POST", ["api", "agents"]) => "register_agent",
+        ("PATCH", ["api", "agents", _]) => "update_agent",
+        ("DELETE", ["api", "agents", _]) => "delete_agent",
+        _ => "other",
+    }
+}
+
+/// What an answer's status says, for metrics.
+fn outcome(status: StatusCode) -> &'static str {
+    match status {
+        StatusCode::UNAUTHORIZED => "unauthorised",
+        StatusCode::FORBIDDEN => "forbidden",
+        StatusCode::NOT_FOUND => "not_found",
+        StatusCode::CONFLICT => "conflict",
+        StatusCode::TOO_MANY_REQUESTS => "rate_limited",
+        status if status.is_success() => "ok",
+        status if status.is_server_error() => "server_error",
+        _ => "refused",
     }
 }
 

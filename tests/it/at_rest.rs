@@ -36,6 +36,7 @@ impl Scene {
             ("PICUS_HCLOUD_TOKEN", world.hetzner_token()),
             ("PICUS_HCLOUD_ENDPOINT", world.hetzner_url().as_str()),
             ("PICUS_AGENT_WOODPECKER_SERVER", "woodpecker.example.com:9000"),
+            ("PICUS_HTTP_ADDR", "off"),
         ];
         variables.extend(more);
         let variables = variables.into_iter().map(|(name, value)| (name.to_owned(), value.to_owned()));

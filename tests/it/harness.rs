@@ -123,6 +123,7 @@ fn settings(world: &World, variables: BTreeMap<String, String>) -> Settings {
         ("PICUS_WOODPECKER_TOKEN", world.admin_token()),
         ("PICUS_HCLOUD_TOKEN", world.hetzner_token()),
         ("PICUS_HCLOUD_ENDPOINT", world.hetzner_url().as_str()),
+        ("PICUS_HTTP_ADDR", "off"),
     ]
     .map(|(name, value)| (name.to_owned(), value.to_owned()))
     .into();

@@ -8,9 +8,12 @@
 )]
 
 mod at_rest;
+mod browser;
+mod chart;
 mod compose;
 mod harness;
 mod program;
 mod review;
+mod served;
 mod simulation;
 mod stories;

@@ -14,6 +14,7 @@ mod logs;
 mod look;
 mod measured;
 mod start;
+mod status;
 
 use std::collections::BTreeMap;
 use std::process::Stdio;
@@ -69,7 +70,11 @@ fn picus(world: &World, arguments: &[&'static str]) -> Program {
 /// path, nor anything that a machine may have set is needed.
 fn bare(arguments: &[&'static str]) -> Program {
     let program = Program { arguments: arguments.to_vec(), variables: BTreeMap::new(), secrets: Vec::new() };
-    program.set("SSL_CERT_FILE", "/nonexistent").set("SSL_CERT_DIR", "/nonexistent")
+    program
+        .set("SSL_CERT_FILE", "/nonexistent")
+        .set("SSL_CERT_DIR", "/nonexistent")
+        // Many run at once: none may need a port that another has.
+        .set("PICUS_HTTP_ADDR", "off")
 }
 
 impl Program {

@@ -23,6 +23,7 @@ use tokio::sync::OnceCell;
 
 use super::failure::{Failure, Meaning};
 use crate::clock::Clock;
+use crate::metrics::Calls;
 use crate::model::later;
 
 /// A call that takes longer is given up.
@@ -39,6 +40,7 @@ const LONGEST_PAUSE: Duration = Duration::from_mins(5);
 pub(super) struct Client {
     ec2: OnceCell<aws_sdk_ec2::Client>,
     clock: Clock,
+    pub(super) calls: Calls,
     throttled: Mutex<Throttled>,
 }
 
@@ -51,14 +53,14 @@ struct Throttled {
 
 impl Client {
     pub(super) fn new(clock: Clock) -> Self {
-        Self { ec2: OnceCell::new(), clock, throttled: Mutex::default() }
+        Self { ec2: OnceCell::new(), clock, calls: Calls::default(), throttled: Mutex::default() }
     }
 
     /// A client for these settings, for tests.
     #[cfg(test)]
     pub(super) fn of(config: aws_sdk_ec2::Config, clock: Clock) -> Self {
         let client = aws_sdk_ec2::Client::from_conf(config);
-        Self { ec2: OnceCell::new_with(Some(client)), clock, throttled: Mutex::default() }
+        Self { ec2: OnceCell::new_with(Some(client)), clock, calls: Calls::default(), throttled: Mutex::default() }
     }
 
     /// The SDK's client.
@@ -87,10 +89,12 @@ impl Client {
         match sent {
             Ok(answer) => {
                 *self.throttled() = Throttled::default();
+                self.calls.note(operation, "ok");
                 Ok(answer)
             }
             Err(error) => {
                 let failure = Failure::of(operation, &error);
+                self.calls.note(operation, failure.kind());
                 if let Failure::Refused { meaning: Meaning::Throttled, .. } = &failure {
                     let mut throttled = self.throttled();
                     let pause = FIRST_PAUSE.saturating_mul(1 << throttled.times.min(10)).min(LONGEST_PAUSE);

@@ -97,6 +97,21 @@ impl Meaning {
 }
 
 impl Failure {
+    /// Fixed word for metrics.
+    pub(super) fn kind(&self) -> &'static str {
+        match self {
+            Self::Refused { meaning: Meaning::Throttled, .. } | Self::RateLimited { .. } => "rate_limited",
+            Self::Refused { meaning: Meaning::Unauthorised, .. } => "unauthorised",
+            Self::Refused { meaning: Meaning::NotFound, .. } => "not_found",
+            Self::Refused { meaning: Meaning::Broken, .. } => "server_error",
+            Self::Refused {
+                meaning: Meaning::SoldOut | Meaning::Quota | Meaning::Locked | Meaning::WouldBeDone | Meaning::Other,
+                ..
+            } => "refused",
+            Self::Unanswered(_) | Self::NotSent(_) => "no_answer",
+        }
+    }
+
     /// Reads the SDK's error.
     pub(super) fn of<E, R>(operation: &str, error: &SdkError<E, R>) -> Self
     where

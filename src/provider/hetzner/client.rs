@@ -22,6 +22,7 @@ use url::{Host, Url};
 use super::failure::{Failure, Refusal};
 use super::wire::{ErrorAnswer, Meta};
 use crate::clock::Clock;
+use crate::metrics::Calls;
 use crate::model::later;
 
 /// The address by which `hcloud` looks up where to send calls.
@@ -62,6 +63,7 @@ pub(super) struct Client {
     configuration: Configuration,
     token: SecretString,
     clock: Clock,
+    pub(super) calls: Calls,
     limited_until: Mutex<Option<Timestamp>>,
     /// How far Hetzner's clock is ahead of ours, by its last answer; nothing within the tolerance.
     ahead: Mutex<SignedDuration>,
@@ -114,7 +116,14 @@ impl Client {
             bearer_access_token: None,
             api_key: None,
         };
-        Ok(Self { configuration, token, clock, limited_until: Mutex::new(None), ahead: Mutex::default() })
+        Ok(Self {
+            configuration,
+            token,
+            clock,
+            calls: Calls::default(),
+            limited_until: Mutex::new(None),
+            ahead: Mutex::default(),
+        })
     }
 
     pub(super) fn now(&self) -> Timestamp {
@@ -213,6 +222,25 @@ impl Client {
         if let Some(until) = self.limited() {
             return Err(Failure::RateLimited { until });
         }
+        let operation = operation(&method, path);
+        let answered = self.send(method, path, query, body).await;
+        let outcome = match &answered {
+            Ok(_) => "ok",
+            Err(Failure::Refused(_)) => "refused",
+            Err(Failure::RateLimited { .. }) => "rate_limited",
+            Err(Failure::Unanswered(_) | Failure::NotDone(_)) => "no_answer",
+        };
+        self.calls.note(operation, outcome);
+        answered
+    }
+
+    async fn send<T: DeserializeOwned>(
+        &self,
+        method: Method,
+        path: &str,
+        query: &[(&str, &str)],
+        body: Option<Vec<u8>>,
+    ) -> Result<T, Failure> {
         let call = format!("{method} {path}");
         let url = format!("{}{path}", self.configuration.get_default_base_path());
         let mut request =
@@ -228,6 +256,10 @@ impl Client {
 
         let (status, headers) = (response.status(), response.headers().clone());
         self.compare_clocks(&headers);
+        let remaining = headers.get("ratelimit-remaining").and_then(|value| value.to_str().ok()?.trim().parse().ok());
+        if let Some(remaining) = remaining.filter(|remaining: &f64| remaining.is_finite()) {
+            self.calls.budget(remaining);
+        }
         if status == StatusCode::TOO_MANY_REQUESTS {
             return Err(self.limit(&headers));
         }
@@ -296,6 +328,16 @@ impl Client {
         let token = self.token.expose_secret();
         let text = if token.is_empty() { text.to_owned() } else { text.replace(token, "[token]") };
         text.chars().take(LONGEST_TEXT).map(|letter| if letter.is_control() { ' ' } else { letter }).collect()
+    }
+}
+
+/// What a call is, for metrics: one of few words.
+fn operation(method: &Method, path: &str) -> &'static str {
+    match (method.as_str(), path) {
+        ("GET", "/servers") => "list_servers",
+        ("POST", "/servers") => "create_server",
+        ("DELETE", _) => "delete_server",
+        _ => "look_up",
     }
 }
 

@@ -2,7 +2,7 @@
 
 use insta::assert_snapshot;
 
-use super::{LEAST, each, each_value, problems};
+use super::{LEAST, each, each_value, problems, settings};
 use crate::settings::Settings;
 
 fn without(missing: &[&str], more: &[(&str, &str)]) -> String {
@@ -44,7 +44,7 @@ fn many_problems_are_reported_together() {
         ("PICUS_POLL_INTERVAL", "10"),
         ("PICUS_MAX_AGENTS", "many"),
         ("PICUS_MAX_AGENT", "3"),
-        ("PICUS_HTTP_ADDR", "0.0.0.0:8080"),
+        ("PICUS_NOTIFY_URL", "https://ntfy.example.org"),
         ("PICUS_POOLS", "amd64,arm64"),
         ("PICUS_POOL_ARM64_MIN_AGENTS", "-1"),
         ("PICUS_POOL_ARM64_HCLOUD_LABELS", "picus=mine"),
@@ -54,8 +54,8 @@ fn many_problems_are_reported_together() {
         ("PICUS_DRY_RUN", "maybe"),
     ]), @r#"
 PICUS_PROVIDER_TYPE: must be set: the cloud: `hcloud` or `aws`
-PICUS_HTTP_ADDR: this release serves no health checks, metrics or status page yet: remove it
 PICUS_MAX_AGENT: is not a setting; the nearest that exists is `PICUS_MAX_AGENTS`
+PICUS_NOTIFY_URL: this release sends no notifications yet: remove it
 PICUS_POOL_RISCV_MAX_AGENTS: there is no pool `riscv`: `PICUS_POOLS` has `amd64,arm64`
 PICUS_WOODPECKER_SERVER="ci.example.org": must be a URL that begins with `https://` or `http://`, such as `https://ci.example.org`
 PICUS_POLL_INTERVAL="10": must be a duration from `1s` to `1h`, in hours, minutes and seconds such as `1h30m` or `90s`; `10` has no unit
@@ -121,16 +121,12 @@ PICUS_POOL_ARM64_MAX_AGENTS: there is no pool `arm64`, because `PICUS_POOLS` is 
 fn what_this_release_does_not_have_is_never_ignored() {
     assert_snapshot!(each(&[
         &[("PICUS_PROVIDER_TYPE", "gcp")],
-        &[("PICUS_HTTP_ADDR", "off")],
-        &[("PICUS_HTTP_TOKEN", "x")],
         &[("PICUS_PUBLIC_URL", "x")],
         &[("PICUS_INSTALL_STEPS", "x")],
         &[("PICUS_USER_DATA_TEMPLATE_FILE", "/x")],
         &[("PICUS_NOTIFY_URL", "https://x")],
     ]), @r#"
 PICUS_PROVIDER_TYPE="gcp": must be `hcloud` (Hetzner Cloud) or `aws` (AWS EC2)
-PICUS_HTTP_ADDR: this release serves no health checks, metrics or status page yet: remove it
-PICUS_HTTP_TOKEN: this release serves no health checks, metrics or status page yet: remove it
 PICUS_PUBLIC_URL: this release takes no reports of instances yet: remove it
 PICUS_INSTALL_STEPS: this release has no installer with steps yet: remove it
 PICUS_USER_DATA_TEMPLATE_FILE: this release has no user data templates yet: remove it
@@ -416,4 +412,20 @@ fn launch_settings_for_ec2_are_checked_as_far_as_they_can_be_without_asking() {
     AWS_ACCESS_KEY_ID: must be set, because `AWS_SECRET_ACCESS_KEY` is: a key has both parts, or neither
     PICUS_AWS_AMY: is not a setting; the nearest that exists is `PICUS_AWS_AMI`
     "#);
+}
+
+#[test]
+fn an_address_and_a_token_of_the_status_page_that_can_not_be() {
+    for good in ["off", "OFF", "0.0.0.0:8080", "[::]:8080", ":8080", "localhost:0"] {
+        let http = settings(&[("PICUS_HTTP_ADDR", good)]).http;
+        assert_eq!(http.address.is_none(), good.eq_ignore_ascii_case("off"), "{good}");
+    }
+    assert_eq!(settings(&[]).http.address.map(|address| address.to_string()).as_deref(), Some("127.0.0.1:8080"));
+    for bad in ["8080", "localhost", "picus.example.org:8080", "0.0.0.0:99999", "http://0.0.0.0:8080"] {
+        let told = problems(&[("PICUS_HTTP_ADDR", bad)]);
+        assert!(told.starts_with(&format!("PICUS_HTTP_ADDR={bad:?}")) && told.contains("`0.0.0.0:8080`"), "{told}");
+    }
+    let told = problems(&[("PICUS_HTTP_TOKEN", "too-short")]);
+    assert!(told.contains("16 letters") && !told.contains("too-short"), "{told}");
+    assert!(settings(&[("PICUS_HTTP_TOKEN", "0123456789abcdef")]).http.token.is_some());
 }

@@ -8,12 +8,14 @@ use std::time::Duration;
 use async_trait::async_trait;
 use jiff::Timestamp;
 use picus::clock::Clock;
+use picus::metrics::Metrics;
 use picus::model::action::Plan;
 use picus::model::ids::{AgentId, InstallationId, InstanceId, LaunchName, PoolName, TaskId};
 use picus::model::instance::{Instance, InstanceState, OfferKey};
 use picus::provider::{Launch, PrepareError, Prepared, Provider, ProviderError};
 use picus::reconcile::{Pass, Reconciler};
 use picus::settings::{PoolSettings, Settings};
+use picus::status::Board;
 use picus::world::{World, WorldOptions, agent};
 
 /// From the call until a machine's agent connects, and until it is stopped.
@@ -252,7 +254,8 @@ impl Fixed {
 async fn reconciler(settings: &Settings, cloud: &Arc<Cloud>, clock: &Clock) -> Reconciler {
     let woodpecker = picus::woodpecker::Client::new(&settings.woodpecker).expect("a client");
     let provider = Arc::clone(cloud) as Arc<dyn Provider>;
-    let reconciler = Reconciler::new(settings.clone(), woodpecker, vec![provider], clock.clone(), 1);
+    let board = Board::new(settings, clock.clone(), Metrics::default());
+    let reconciler = Reconciler::new(settings.clone(), woodpecker, vec![provider], board, clock.clone(), 1);
     reconciler.open_market().await.expect("a market");
     reconciler
 }
