@@ -160,3 +160,34 @@ async fn a_server_without_an_agent_image_and_answers_that_are_none_are_failures(
     let ended = all(&world).output().await;
     assert!(line(&ended, "FAIL  server", "not a login page").is_some(), "{}", ended.out);
 }
+
+#[tokio::test(flavor = "multi_thread")]
+#[cfg(feature = "aws")]
+async fn user_data_for_ec2_is_compressed_and_refused_with_both_numbers_if_it_is_too_long_even_so() {
+    let at_ec2 = |comment: &str| {
+        super::bare(&["check", "--offline"])
+            .set("PICUS_WOODPECKER_SERVER", "https://ci.example.org")
+            .set("PICUS_WOODPECKER_TOKEN", "token")
+            .set("PICUS_PROVIDER_TYPE", "aws")
+            .set("PICUS_AWS_INSTANCE_TYPE", "c7a.large")
+            .set("PICUS_AWS_AMI", "ami-0123456789abcdef0")
+            .set("PICUS_AGENT_WOODPECKER_SERVER", "ci.example.org:9000")
+            .set("PICUS_AGENT_WOODPECKER_COMMENT", comment)
+    };
+    let ended = at_ec2(&"x".repeat(40_000)).output().await;
+    assert_eq!(ended.code, Some(0), "what says little becomes short: {}", ended.out);
+    // What a compressor can't shorten by half.
+    let mut state = 1_u64;
+    let noise: String = (0..40_000)
+        .map(|_| {
+            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            char::from(b'0' + u8::try_from(state >> 58).expect("six bits"))
+        })
+        .collect();
+    let ended = at_ec2(&noise).output().await;
+    assert_eq!(ended.code, Some(1), "{}", ended.out);
+    let failing = line(&ended, "FAIL", "settings").expect("a failing line");
+    assert!(failing.contains("16384") && failing.contains("PICUS_AGENT_WOODPECKER_"), "{failing}");
+    let numbers = failing.split(|letter: char| !letter.is_ascii_digit()).filter_map(|part| part.parse::<usize>().ok());
+    assert!(numbers.filter(|number| *number > 16_384).count() >= 1, "both numbers: {failing}");
+}
