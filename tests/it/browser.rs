@@ -12,6 +12,7 @@ use picus::app::App;
 use picus::clock::Clock;
 use picus::settings::Settings;
 use picus::world::{World, WorldOptions, task};
+use rustix::process::{Pid, Signal, kill_process_group};
 use serde_json::{Value, json};
 use tokio::process::{Child, Command};
 use tokio_util::sync::CancellationToken;
@@ -26,7 +27,7 @@ struct Browser {
     http: reqwest::Client,
     /// Address of the session.
     session: String,
-    _driver: Child,
+    driver: Child,
     axe: String,
 }
 
@@ -36,6 +37,16 @@ const ELEMENT: &str = "element-6066-11e4-a52e-4f735466cecf";
 #[expect(clippy::disallowed_methods, reason = "switches of the test, no settings of the program")]
 fn variable(name: &str) -> Option<String> {
     std::env::var(name).ok().filter(|value| !value.is_empty())
+}
+
+impl Drop for Browser {
+    /// With the driver goes the browser, also where a test fails half-way.
+    fn drop(&mut self) {
+        let group = self.driver.id().and_then(|id| i32::try_from(id).ok()).and_then(Pid::from_raw);
+        if let Some(group) = group {
+            let _ = kill_process_group(group, Signal::KILL);
+        }
+    }
 }
 
 impl Browser {
@@ -62,6 +73,7 @@ impl Browser {
             .stdout(Stdio::null())
             .stderr(Stdio::null())
             .kill_on_drop(true)
+            .process_group(0)
             .spawn()
             .map_err(|error| format!("chromedriver can't be started: {error}"))?;
         let options = json!({
@@ -77,7 +89,7 @@ impl Browser {
                 Ok(answer) => {
                     let answer: Value = answer.json().await.map_err(|error| error.to_string())?;
                     let id = answer["value"]["sessionId"].as_str().ok_or(format!("no session: {answer}"))?;
-                    return Ok(Self { http, session: format!("{base}/{id}"), _driver: driver, axe });
+                    return Ok(Self { http, session: format!("{base}/{id}"), driver, axe });
                 }
                 Err(error) => last = error.to_string(),
             }
