@@ -41,8 +41,8 @@ pub fn user_data(agent: &AgentSettings, image: &str, name: &LaunchName, secret: 
     render(&environment(agent, name.as_str(), secret), image).unwrap_or_default().into()
 }
 
-/// Whether the user data of every launch of `pool`, in the form in which it is sent, is at most `limit` bytes, and whether an agent can be given all of
-/// its environment.
+/// Whether the user data of every launch of `pool`, whose size `sent` tells in the form in which it is sent, is at most
+/// `limit` bytes, and whether an agent can be given all of its environment.
 ///
 /// # Errors
 ///

@@ -8,7 +8,7 @@ use std::fmt;
 use jiff::Timestamp;
 use serde::Serialize;
 
-use super::decision::TaskDecision;
+use super::decision::{Hold, TaskDecision};
 use super::ids::{AgentId, InstanceId, LaunchName, PoolName, TaskId};
 use super::instance::OfferKey;
 use super::machine::MachineDecision;
@@ -34,6 +34,22 @@ pub struct Plan {
     pub next_look: Option<Timestamp>,
     /// How many launch names were used up.
     pub names_used: u64,
+}
+
+impl Plan {
+    /// What tasks are held back for, by pool and kind: how many, and the first hold of that kind.
+    #[must_use]
+    pub fn holds(&self) -> BTreeMap<(&PoolName, &'static str), (u32, &Hold)> {
+        let mut holds = BTreeMap::new();
+        for (_, decision) in &self.tasks {
+            if let TaskDecision::Held { why } = decision {
+                for (pool, hold) in why {
+                    holds.entry((pool, hold.kind())).or_insert((0, hold)).0 += 1;
+                }
+            }
+        }
+        holds
+    }
 }
 
 /// A pool at a glance.

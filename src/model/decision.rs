@@ -90,26 +90,23 @@ impl fmt::Display for TaskDecision {
             Self::Starting { by, pool } => write!(f, "{by} (pool {pool}), which is stopped, is started for it"),
             Self::Booting { by, pool } => write!(f, "{by} (pool {pool}) boots for it"),
             Self::Uncordoned { by, pool } => write!(f, "the drain of {by} (pool {pool}) is undone for it"),
-            Self::Held { why } => {
-                f.write_str("held back: ")?;
-                for (index, (pool, hold)) in why.iter().enumerate() {
-                    write!(f, "{}pool {pool}: {hold}", if index == 0 { "" } else { "; " })?;
-                }
-                Ok(())
-            }
+            Self::Held { why } => by_pool(f, "held back", why),
             Self::NotReady { why } => write!(f, "could not start now: {why}"),
-            Self::NotOurs { why } => {
-                f.write_str("not ours: ")?;
-                for (index, (pool, why)) in why.iter().enumerate() {
-                    write!(f, "{}pool {pool}: {why}", if index == 0 { "" } else { "; " })?;
-                }
-                Ok(())
-            }
+            Self::NotOurs { why } => by_pool(f, "not ours", why),
             Self::Stuck { since, agent } => {
                 write!(f, "stuck since {since:.0}: agent {agent} is free and matches, but is not given it")
             }
         }
     }
+}
+
+/// What each pool has to say about it.
+fn by_pool<T: fmt::Display>(f: &mut fmt::Formatter<'_>, what: &str, said: &[(PoolName, T)]) -> fmt::Result {
+    write!(f, "{what}: ")?;
+    for (index, (pool, why)) in said.iter().enumerate() {
+        write!(f, "{}pool {pool}: {why}", if index == 0 { "" } else { "; " })?;
+    }
+    Ok(())
 }
 
 /// A list that thousands of decisions have in common; a clone costs next to nothing.

@@ -83,6 +83,29 @@ impl Reason {
     }
 }
 
+impl Reason {
+    /// When an agent that did its work came to its time: since when it has idled, or when the paid period ends. `None`: it
+    /// ends, or begins, for something else.
+    #[must_use]
+    pub fn came_due(&self) -> Option<Timestamp> {
+        match self {
+            Self::Idle { since } => Some(*since),
+            Self::PeriodEnds { ends } => Some(*ends),
+            Self::TasksWait { .. }
+            | Self::BelowMinimum { .. }
+            | Self::PaidAgain { .. }
+            | Self::MakesRoom
+            | Self::NeverConnected { .. }
+            | Self::ContactLost { .. }
+            | Self::Stopped
+            | Self::SettingsChanged
+            | Self::StoppedFor { .. }
+            | Self::RecordGone
+            | Self::InstanceGone => None,
+        }
+    }
+}
+
 impl fmt::Display for Reason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {

@@ -34,6 +34,17 @@ pub struct Snapshot {
     pub in_flight: InFlight,
 }
 
+impl Snapshot {
+    /// Every instance that is known, of all accounts.
+    pub fn listed(&self) -> impl Iterator<Item = &Instance> {
+        let known = self.instances.values().filter_map(|listing| match listing {
+            Listing::Known { instances, .. } => Some(instances),
+            Listing::Unknown { .. } => None,
+        });
+        known.flatten()
+    }
+}
+
 /// The queue at one instant.
 #[derive(Debug, Clone, Default)]
 pub struct Queue {

@@ -360,12 +360,7 @@ fn may_be_renamed(
 ) -> bool {
     let OfPool { snapshot, memory, pool, .. } = *of;
     let names_an_instance = |agent: &Agent| {
-        let listings = snapshot.instances.values();
-        let mut instances = listings.flat_map(|listing| match listing {
-            Listing::Known { instances, .. } => instances.as_slice(),
-            Listing::Unknown { .. } => &[],
-        });
-        instances.any(|other| {
+        snapshot.listed().any(|other| {
             other.agent == Some(agent.id)
                 || other.name.as_str() == agent.name
                 || memory.records.get(&other.id) == Some(&agent.id)

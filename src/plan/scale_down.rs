@@ -96,21 +96,7 @@ fn keep_minimum(snapshot: &Snapshot, fleet: &Fleet<'_>, pool: usize, verdicts: &
     for (index, machine) in fleet.machines.iter().enumerate() {
         let counts_for_minimum = machine.pool == pool && machine.is_usable(snapshot);
         if let (true, Verdict::Do(Action::Cordon { .. }, reason)) = (counts_for_minimum, &verdicts[index]) {
-            let since = match reason {
-                Reason::Idle { since } => *since,
-                Reason::PeriodEnds { ends } => *ends,
-                Reason::TasksWait { .. }
-                | Reason::BelowMinimum { .. }
-                | Reason::PaidAgain { .. }
-                | Reason::MakesRoom
-                | Reason::NeverConnected { .. }
-                | Reason::ContactLost { .. }
-                | Reason::Stopped
-                | Reason::SettingsChanged
-                | Reason::StoppedFor { .. }
-                | Reason::RecordGone
-                | Reason::InstanceGone => continue,
-            };
+            let Some(since) = reason.came_due() else { continue };
             due.insert((since, machine.name), index);
         }
     }
@@ -140,11 +126,7 @@ struct Judge<'a> {
 /// Whether the server lists no agent at all, and some instance of ours has or had a record.
 fn all_records_vanished(snapshot: &Snapshot, memory: &Memory) -> bool {
     let had_one = |instance: &Instance| instance.agent.is_some() || memory.records.contains_key(&instance.id);
-    snapshot.agents.is_empty()
-        && snapshot.instances.values().any(|listing| match listing {
-            Listing::Known { instances, .. } => instances.iter().any(had_one),
-            Listing::Unknown { .. } => false,
-        })
+    snapshot.agents.is_empty() && snapshot.listed().any(had_one)
 }
 
 impl Judge<'_> {
@@ -419,22 +401,10 @@ impl Judge<'_> {
 /// A drained machine ends: it is stopped where that keeps it for later, else deleted with its record. What was lost or
 /// is in the way is not worth keeping, except where somebody else made it.
 fn end(machine: &Machine<'_>, pool: &Pool, agent: &Agent, reason: &Reason) -> Action {
-    let is_sound = match reason {
-        Reason::Idle { .. } | Reason::PeriodEnds { .. } => true,
-        Reason::TasksWait { .. }
-        | Reason::BelowMinimum { .. }
-        | Reason::PaidAgain { .. }
-        | Reason::MakesRoom
-        | Reason::NeverConnected { .. }
-        | Reason::ContactLost { .. }
-        | Reason::Stopped
-        | Reason::SettingsChanged
-        | Reason::StoppedFor { .. }
-        | Reason::RecordGone
-        | Reason::InstanceGone => false,
-    };
     match machine.instance {
-        Some(instance) if pool.is_fixed() || (pool.keeps_stopped() && is_sound && machine.fits_pool) => {
+        Some(instance)
+            if pool.is_fixed() || (pool.keeps_stopped() && reason.came_due().is_some() && machine.fits_pool) =>
+        {
             stop(machine, instance, Some(agent), Proof::Cordoned)
         }
         Some(_) | None => retire(machine, agent, Proof::Cordoned),

@@ -108,7 +108,9 @@ impl<'a> Supply<'a> {
             let booting = |machine: &&Machine<'a>| machine.pool == index && machine.state == MachineState::Booting;
             if pool.keeps_stopped() {
                 for machine in ours().filter(booting) {
-                    supply.add_booting(machine.name, index, Begun::new(machine, pool));
+                    if let Some(begun) = Begun::new(machine, pool) {
+                        supply.add_begun(machine.name, index, From::Standing, &begun);
+                    }
                 }
             } else if let Some(labels) = pool.effective_labels() {
                 supply.add_launches(&labels, ours().filter(booting).map(|machine| machine.name), index, pool.slots);
@@ -125,17 +127,15 @@ impl<'a> Supply<'a> {
         }
     }
 
-    /// Adds the slots of an instance that was started.
-    fn add_booting(&mut self, name: &'a str, pool: usize, begun: Option<Begun>) {
-        if let Some(Begun { labels, slots }) = begun.filter(|begun| begun.slots > 0) {
-            self.groups.entry((Class::Booted, labels)).or_default().push(Holder::new(name, Some(pool), slots));
-        }
-    }
-
     /// Adds the slots of a stopped instance that is started.
     pub fn add_started(&mut self, name: &'a str, pool: usize, begun: &Begun) {
+        self.add_begun(name, pool, From::Started, begun);
+    }
+
+    /// Adds what an instance that boots will have.
+    fn add_begun(&mut self, name: &'a str, pool: usize, from: From, begun: &Begun) {
         if begun.slots > 0 {
-            let holder = Holder { from: From::Started, ..Holder::new(name, Some(pool), begun.slots) };
+            let holder = Holder { from, ..Holder::new(name, Some(pool), begun.slots) };
             self.groups.entry((Class::Booted, begun.labels.clone())).or_default().push(holder);
         }
     }

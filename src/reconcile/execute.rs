@@ -19,7 +19,6 @@ use crate::model::agent::Agent;
 use crate::model::ids::{AgentId, InstanceId, LaunchName, ServerMark};
 use crate::model::instance::OfferKey;
 use crate::model::memory::{Cordon, REFUSAL_PAUSE, Refusal, SOLD_OUT_PAUSE};
-use crate::model::pool::AccountId;
 use crate::model::reason::Reason;
 use crate::model::snapshot::Launching;
 use crate::model::{age, later};
@@ -167,9 +166,7 @@ impl Reconciler {
         agent: Option<AgentId>,
         secret: &SecretString,
     ) -> Result<(), Failure> {
-        let Some(account) = self.0.providers.get(pool.account.0) else {
-            return Err(Failure::Changed("its provider account is not configured"));
-        };
+        let account = self.account(pool)?;
         let image = match &pool.agent.image {
             Some(image) => image.clone(),
             // Asked each time: the server may have been upgraded since the start.
@@ -275,7 +272,7 @@ impl Reconciler {
         }
         let Some(instance) = instance else { return Ok(()) };
         self.state().memory.record_deleted.insert(instance.clone());
-        self.remove(pool.account, instance).await
+        self.remove(pool, instance).await
     }
 
     /// Looks once more that an agent may end. `false`: its record is gone, so nothing can run on it.
@@ -330,7 +327,7 @@ impl Reconciler {
                 return Err(Failure::Changed("its record is there after all"));
             }
         }
-        self.remove(pool.account, instance).await
+        self.remove(pool, instance).await
     }
 
     async fn delete_record(&self, agent: AgentId) -> Result<(), woodpecker::Error> {
@@ -339,15 +336,12 @@ impl Reconciler {
         Ok(())
     }
 
-    async fn remove(&self, account: AccountId, instance: &InstanceId) -> Result<(), Failure> {
-        let Some(at) = self.0.providers.get(account.0) else {
-            return Err(Failure::Changed("its provider account is not configured"));
-        };
-        let deleted = at.provider.delete(instance).await;
+    async fn remove(&self, pool: &PoolSettings, instance: &InstanceId) -> Result<(), Failure> {
+        let deleted = self.account(pool)?.provider.delete(instance).await;
         let mut state = self.state();
         state.resting.insert(instance.clone(), later(self.0.clock.now(), DELETION_PAUSE));
         deleted?;
-        state.listings.deleted(account, instance);
+        state.listings.deleted(pool.account, instance);
         Ok(())
     }
 

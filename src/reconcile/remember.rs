@@ -204,11 +204,7 @@ impl Memory {
 
 /// Agents whose drain is noted on their instance.
 fn noted_drains(snapshot: &Snapshot) -> BTreeSet<AgentId> {
-    let listings = snapshot.instances.values().filter_map(|listing| match listing {
-        Listing::Known { instances, .. } => Some(instances),
-        Listing::Unknown { .. } => None,
-    });
-    listings.flatten().filter_map(|instance| instance.draining).collect()
+    snapshot.listed().filter_map(|instance| instance.draining).collect()
 }
 
 /// Of several records with one name the one last heard of.

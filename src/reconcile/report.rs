@@ -1,13 +1,12 @@
 //! Says what was decided: each thing when it changes, not once a pass.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use jiff::Timestamp;
 
 use crate::model::action::{Action, Notice, Plan};
 use crate::model::age;
-use crate::model::decision::{Hold, TaskDecision};
 use crate::model::ids::PoolName;
 use crate::model::memory::Trouble;
 use crate::model::snapshot::{Listing, Snapshot};
@@ -20,7 +19,7 @@ const TOLD_AGAIN: Duration = Duration::from_hours(1);
 pub(super) struct Said {
     skipped: Option<String>,
     notices: Vec<Notice>,
-    holds: BTreeMap<(PoolName, &'static str), u32>,
+    holds: BTreeSet<(PoolName, &'static str)>,
     listings: BTreeMap<usize, String>,
     /// By pool: how many launches in a row had failed.
     troubles: BTreeMap<PoolName, u32>,
@@ -104,19 +103,12 @@ impl Said {
 
     /// How many tasks wait for which reason, when that changes.
     fn say_holds(&mut self, plan: &Plan) {
-        let mut holds: BTreeMap<(PoolName, &'static str), (u32, &Hold)> = BTreeMap::new();
-        for (_, decision) in &plan.tasks {
-            if let TaskDecision::Held { why } = decision {
-                for (pool, hold) in why {
-                    holds.entry((pool.clone(), hold.kind())).or_insert((0, hold)).0 += 1;
-                }
+        let holds = plan.holds();
+        for ((pool, kind), (tasks, hold)) in &holds {
+            if !self.holds.contains(&((*pool).clone(), *kind)) {
+                tracing::warn!(%pool, tasks, hold = kind, "tasks wait: {hold}");
             }
         }
-        for (key, (tasks, hold)) in &holds {
-            if !self.holds.contains_key(key) {
-                tracing::warn!(pool = %key.0, tasks, hold = key.1, "tasks wait: {hold}");
-            }
-        }
-        self.holds = holds.into_iter().map(|(key, (tasks, _))| (key, tasks)).collect();
+        self.holds = holds.into_keys().map(|(pool, kind)| (pool.clone(), kind)).collect();
     }
 }

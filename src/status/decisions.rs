@@ -8,7 +8,6 @@ use jiff::Timestamp;
 use super::view::{DecisionEntry, Inputs, PoolStatus};
 use crate::model::action::{Plan, Step};
 use crate::model::age;
-use crate::model::decision::{Hold, TaskDecision};
 use crate::model::machine::Fate;
 
 /// So many entries are kept.
@@ -83,19 +82,12 @@ impl Decisions {
     }
 
     fn see_holds<'a>(&mut self, now: Timestamp, plan: &Plan, of: &impl Fn(&str) -> Option<(&'a str, Inputs)>) {
-        let mut holds: BTreeMap<(&str, &'static str), &Hold> = BTreeMap::new();
-        for (_, decision) in &plan.tasks {
-            let TaskDecision::Held { why } = decision else { continue };
-            for (pool, hold) in why {
-                holds.entry((&pool.0, hold.kind())).or_insert(hold);
-            }
-        }
-        let holds_now: BTreeSet<(String, &'static str)> =
-            holds.keys().map(|(pool, word)| ((*pool).to_owned(), *word)).collect();
-        let before = std::mem::replace(&mut self.holds, holds_now);
-        for ((pool, word), hold) in holds {
-            if !before.contains(&(pool.to_owned(), word)) {
-                self.note(now, "hold", of(pool), (pool, word, hold.to_string()));
+        let holds = plan.holds();
+        let now_held = holds.keys().map(|(pool, word)| (pool.to_string(), *word)).collect();
+        let before = std::mem::replace(&mut self.holds, now_held);
+        for ((pool, word), (_, hold)) in holds {
+            if !before.contains(&(pool.to_string(), word)) {
+                self.note(now, "hold", of(&pool.0), (&pool.0, word, hold.to_string()));
             }
         }
         for (pool, word) in before {
