@@ -9,7 +9,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::bootstrap;
 use crate::clock::Clock;
-use crate::metrics::Metrics;
+use crate::metrics::{Calls, Metrics};
 use crate::model::ids::{InstallationId, PoolName};
 #[cfg(feature = "aws")]
 use crate::provider::ec2;
@@ -88,7 +88,7 @@ impl App {
         let mut providers = Vec::new();
         for (index, account) in settings.accounts.iter().enumerate() {
             let pools = settings.pools.iter().filter(|pool| pool.account.0 == index);
-            match provider(account, pools, &clock, &metrics) {
+            match provider(account, pools, &clock, metrics.provider_calls(account.provider())) {
                 Ok(provider) => providers.push(provider),
                 Err(problem) => problems.push(problem),
             }
@@ -270,7 +270,7 @@ fn provider<'a>(
     account: &AccountSettings,
     pools: impl Iterator<Item = &'a PoolSettings>,
     clock: &Clock,
-    metrics: &Metrics,
+    calls: Calls,
 ) -> Result<Arc<dyn Provider>, Problem> {
     match account {
         #[cfg(feature = "hcloud")]
@@ -281,21 +281,19 @@ fn provider<'a>(
                 had: Some(endpoint.to_string()),
                 message: format!("no client can be made for it: {error}"),
             })?;
-            Ok(Arc::new(hetzner.counted(metrics.provider_calls("hetzner"))))
+            Ok(Arc::new(hetzner.counted(calls)))
         }
         #[cfg(not(feature = "hcloud"))]
-        AccountSettings::Hetzner { .. } => Err(not_built("hcloud", clock, metrics)),
+        AccountSettings::Hetzner { .. } => Err(not_built("hcloud", clock, &calls)),
         #[cfg(feature = "aws")]
-        AccountSettings::Aws => {
-            Ok(Arc::new(ec2::Ec2::new(pools, clock.clone()).counted(metrics.provider_calls("ec2"))))
-        }
+        AccountSettings::Aws => Ok(Arc::new(ec2::Ec2::new(pools, clock.clone()).counted(calls))),
         #[cfg(not(feature = "aws"))]
-        AccountSettings::Aws => Err(not_built("aws", clock, metrics)),
+        AccountSettings::Aws => Err(not_built("aws", clock, &calls)),
     }
 }
 
 #[cfg(not(all(feature = "hcloud", feature = "aws")))]
-fn not_built(feature: &str, _clock: &Clock, _metrics: &Metrics) -> Problem {
+fn not_built(feature: &str, _clock: &Clock, _calls: &Calls) -> Problem {
     Problem {
         variable: "PICUS_PROVIDER_TYPE".to_owned(),
         had: Some(feature.to_owned()),

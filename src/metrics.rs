@@ -123,7 +123,8 @@ impl Calls {
 impl Default for Calls {
     /// Counts for nobody.
     fn default() -> Self {
-        Metrics::default().woodpecker_calls()
+        let counters = Counters { metric: registry::WOODPECKER_CALLS, family: Family::default() };
+        Self { counters, provider: None, budget: None }
     }
 }
 

@@ -144,6 +144,27 @@ pub enum AccountSettings {
     Aws,
 }
 
+impl AccountSettings {
+    /// The provider's fixed word in answers and metrics.
+    #[must_use]
+    pub fn provider(&self) -> &'static str {
+        match self {
+            Self::Hetzner { .. } => "hetzner",
+            Self::Aws => "ec2",
+        }
+    }
+
+    /// Whether an instance that is stopped costs what a running one does. Where it does not, its disk goes on costing, whose
+    /// price is not known here.
+    #[must_use]
+    pub fn bills_stopped(&self) -> bool {
+        match self {
+            Self::Hetzner { .. } => true,
+            Self::Aws => false,
+        }
+    }
+}
+
 /// One pool as configured.
 #[derive(Debug, Clone)]
 pub struct PoolSettings {

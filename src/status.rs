@@ -26,7 +26,6 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use jiff::Timestamp;
-use tokio::sync::watch;
 
 use self::history::History;
 use self::view::{DecisionEntry, PassStatus, QueueStatus, Sample, Status, StepStatus, VERSION};
@@ -35,14 +34,11 @@ use crate::metrics::Metrics;
 use crate::model::action::{Action, Plan, Step};
 use crate::model::machine::{Fate, MachineState};
 use crate::model::memory::Memory;
+use crate::model::pool::AccountId;
 use crate::model::reason::Reason;
 use crate::model::snapshot::Snapshot;
 use crate::model::{age, later};
 use crate::settings::{AccountSettings, LaunchSettings, Settings};
-
-/// A provider's word in metrics and in the API.
-const HETZNER: &str = "hetzner";
-const EC2: &str = "ec2";
 
 /// So many steps are shown.
 const STEPS_SHOWN: usize = 100;
@@ -59,27 +55,40 @@ struct Facts {
     server: String,
     dry_run: bool,
     poll_interval: Duration,
-    /// By account.
-    accounts: Vec<&'static str>,
-    /// By pool: its account's provider, and the price that the settings name.
-    pools: Vec<(&'static str, Option<f64>)>,
-    names: Vec<String>,
+    /// In the order of the settings.
+    accounts: Vec<AccountFacts>,
+    /// In the order of the settings.
+    pools: Vec<PoolFacts>,
+}
+
+#[derive(Debug, Clone, Copy)]
+struct AccountFacts {
+    provider: &'static str,
+    bills_stopped: bool,
+}
+
+#[derive(Debug)]
+struct PoolFacts {
+    name: String,
+    account: AccountFacts,
+    /// What the settings say of an hour's price.
+    hourly_price: Option<f64>,
 }
 
 impl Facts {
     fn of(settings: &Settings) -> Self {
-        let provider = |account: &AccountSettings| match account {
-            AccountSettings::Hetzner { .. } => HETZNER,
-            AccountSettings::Aws => EC2,
+        let account = |account: &AccountSettings| AccountFacts {
+            provider: account.provider(),
+            bills_stopped: account.bills_stopped(),
         };
-        let accounts: Vec<&'static str> = settings.accounts.iter().map(provider).collect();
-        let pools = settings.pools.iter().map(|pool| {
-            let price = match &pool.launch {
+        let accounts: Vec<AccountFacts> = settings.accounts.iter().map(account).collect();
+        let pools = settings.pools.iter().filter_map(|pool| {
+            let hourly_price = match &pool.launch {
                 LaunchSettings::Hetzner(_) => None,
                 LaunchSettings::Ec2(settings) => settings.hourly_price,
                 LaunchSettings::Fixed(settings) => settings.hourly_price,
             };
-            (accounts.get(pool.account.0).copied().unwrap_or("unknown"), price)
+            Some(PoolFacts { name: pool.name.to_string(), account: *accounts.get(pool.account.0)?, hourly_price })
         });
         Self {
             installation: settings.installation.to_string(),
@@ -87,21 +96,12 @@ impl Facts {
             dry_run: settings.dry_run,
             poll_interval: settings.poll_interval,
             pools: pools.collect(),
-            names: settings.pools.iter().map(|pool| pool.name.to_string()).collect(),
             accounts,
         }
     }
 
-    fn provider(&self, account: usize) -> &'static str {
-        self.accounts.get(account).copied().unwrap_or("unknown")
-    }
-
-    fn provider_of(&self, pool: usize) -> &'static str {
-        self.pools.get(pool).map_or("unknown", |(provider, _)| provider)
-    }
-
-    fn fallback_price(&self, pool: usize) -> Option<f64> {
-        self.pools.get(pool).and_then(|(_, price)| *price)
+    fn provider(&self, account: AccountId) -> &'static str {
+        self.accounts.get(account.0).map_or("unknown", |account| account.provider)
     }
 }
 
@@ -123,8 +123,6 @@ pub struct Board {
     clock: Clock,
     metrics: Metrics,
     state: Mutex<State>,
-    /// Grows with everything that changes what is shown.
-    revision: watch::Sender<u64>,
 }
 
 #[derive(Debug)]
@@ -172,7 +170,7 @@ impl Board {
         };
         metrics.last_good_pass.set(&[], 0.0);
         let facts = Facts::of(settings);
-        Arc::new(Self { facts, clock, metrics, state: Mutex::new(state), revision: watch::Sender::new(0) })
+        Arc::new(Self { facts, clock, metrics, state: Mutex::new(state) })
     }
 
     /// The metrics that it keeps.
@@ -202,8 +200,6 @@ impl Board {
         if let Some(latest) = &mut state.latest {
             Arc::make_mut(latest).pass.next = Some(next);
         }
-        drop(state);
-        self.changed();
     }
 
     /// Woodpecker could not be read.
@@ -215,8 +211,6 @@ impl Board {
         status.pass = pass;
         status.steps = state.steps.iter().rev().cloned().collect();
         state.latest = Some(Arc::new(status));
-        drop(state);
-        self.changed();
     }
 
     /// A pass decided.
@@ -246,8 +240,6 @@ impl Board {
         let status = Status { queue, pools, tasks, machines, others, accounts, sold_out, steps, notices, ..base };
         state.latest = Some(Arc::new(status));
         state.steps_changed = false;
-        drop(state);
-        self.changed();
     }
 
     /// A step begins; the answer names it for [`Board::ended`].
@@ -257,10 +249,7 @@ impl Board {
         if let Action::Launch { .. } | Action::Start { .. } = &step.action {
             state.awaited.insert(name_of(&step.action), now);
         }
-        let number = note_step(&mut state, step, now, "under way");
-        drop(state);
-        self.changed();
-        number
+        note_step(&mut state, step, now, "under way")
     }
 
     /// A step came to its end. `failed`: the fixed word of the failure, and its text.
@@ -281,13 +270,12 @@ impl Board {
         state.steps_changed = true;
         drop(state);
         self.count(step, outcome, took);
-        self.changed();
     }
 
     fn count(&self, step: &Step, outcome: &str, took: Duration) {
         let pool = step.pool.0.as_str();
-        let provider =
-            self.facts.names.iter().position(|name| name == pool).map_or("unknown", |of| self.facts.provider_of(of));
+        let facts = self.facts.pools.iter().find(|facts| facts.name == pool);
+        let provider = facts.map_or("unknown", |facts| facts.account.provider);
         self.metrics.steps.one(&[pool, step.action.kind(), outcome]);
         match &step.action {
             Action::Launch { name: _, offer } => {
@@ -330,12 +318,6 @@ impl Board {
     #[must_use]
     pub fn history(&self) -> History {
         self.state().history.clone()
-    }
-
-    /// Follows what is shown: a number that grows with each change.
-    #[must_use]
-    pub fn follow(&self) -> watch::Receiver<u64> {
-        self.revision.subscribe()
     }
 
     /// Whether passes complete. Others that do not answer are no reason why they should not.
@@ -399,10 +381,9 @@ impl Board {
     fn charge(&self, state: &mut State, shown: &mut build::Shown, now: Timestamp) {
         for (id, pool, billed) in &shown.billed {
             let charge = state.meter.charge(id, *billed, now, state.started);
-            if let Some(name) = self.facts.names.get(*pool) {
-                self.metrics.cost.add(&[name], charge.cost);
-                self.metrics.idle_cost.add(&[name], charge.idle);
-            }
+            let name = shown.pools[*pool].name.as_str();
+            self.metrics.cost.add(&[name], charge.cost);
+            self.metrics.idle_cost.add(&[name], charge.idle);
         }
         state.meter.keep_seen(now);
         for pool in &mut shown.pools {
@@ -457,10 +438,6 @@ impl Board {
             steps: Vec::new(),
             notices: Vec::new(),
         }
-    }
-
-    fn changed(&self) {
-        self.revision.send_modify(|revision| *revision += 1);
     }
 
     /// A panic while the lock was held leaves data that the next pass replaces.

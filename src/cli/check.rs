@@ -178,24 +178,22 @@ fn check_images(app: &App, version: &str, findings: &mut Findings) {
 
 /// A provider account and the pools that launch there.
 async fn check_account(app: &App, index: usize, provider: &dyn Provider, findings: &mut Findings) {
-    let kind = match app.settings.accounts.get(index) {
-        Some(AccountSettings::Hetzner { .. }) | None => "hetzner",
-        Some(AccountSettings::Aws) => "ec2",
-    };
+    let Some(configured) = app.settings.accounts.get(index) else { return };
+    let kind = configured.provider();
     let account = if app.providers.len() > 1 { format!("{kind} {}", index + 1) } else { kind.to_owned() };
     let pools: Vec<&PoolSettings> = app.settings.pools.iter().filter(|pool| pool.account.0 == index).collect();
     match provider.list(&app.settings.installation).await {
         Ok(instances) => {
-            let accepted = match app.settings.accounts.get(index) {
-                Some(AccountSettings::Hetzner { .. }) | None => {
+            let accepted = match configured {
+                AccountSettings::Hetzner { .. } => {
                     "the token is accepted (that it may also write, only a launch can tell)"
                 }
-                Some(AccountSettings::Aws) => "the credentials are accepted",
+                AccountSettings::Aws => "the credentials are accepted",
             };
             let text = format!("{accepted}; instances of {}: {}", app.settings.installation, instances.len());
             Findings::ok(&account, &text);
-            let configured = |name| app.settings.pools.iter().any(|pool| pool.name == name);
-            for stray in instances.iter().filter(|instance| !configured(instance.pool.clone())) {
+            let is_known = |name| app.settings.pools.iter().any(|pool| pool.name == name);
+            for stray in instances.iter().filter(|instance| !is_known(instance.pool.clone())) {
                 let text = format!(
                     "instance {} belongs to pool {}, which is not configured, so it is billed and left alone: configure the \
                      pool, or delete the instance",

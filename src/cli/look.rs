@@ -14,7 +14,7 @@ use crate::model::age;
 use crate::model::decision::TaskDecision;
 use crate::model::machine::{Fate, MachineDecision};
 use crate::model::snapshot::{Listing, Snapshot};
-use crate::model::task::Task;
+use crate::model::task::{Task, title};
 use crate::plan::STUCK_AFTER;
 use crate::reconcile::Pass;
 use crate::settings::Settings;
@@ -51,7 +51,13 @@ fn text(snapshot: &Snapshot, plan: &Plan) -> String {
     let _ = writeln!(text, "Tasks that wait ({}):", plan.tasks.len());
     for (id, decision) in &plan.tasks {
         let task = task(snapshot, id);
-        let _ = writeln!(text, "  {:<8} {:<40} {}", id, task.map_or_else(String::new, title), decision);
+        let _ = writeln!(
+            text,
+            "  {:<8} {:<40} {}",
+            id,
+            task.map_or_else(String::new, |task| title(task.repo(), task.pipeline_number, &task.name)),
+            decision
+        );
         if let (TaskDecision::Covered { by }, Some(created)) = (decision, task.and_then(|task| task.created))
             && age(snapshot.now, created) >= STUCK_AFTER
         {
@@ -80,14 +86,6 @@ fn text(snapshot: &Snapshot, plan: &Plan) -> String {
 
 fn task<'a>(snapshot: &'a Snapshot, id: &crate::model::ids::TaskId) -> Option<&'a Task> {
     snapshot.queue.pending.iter().chain(&snapshot.queue.waiting).find(|task| task.id == *id)
-}
-
-/// What people know a task by.
-fn title(task: &Task) -> String {
-    match task.pipeline_number {
-        0 => format!("{} {}", task.repo(), task.name),
-        number => format!("{} #{number} {}", task.repo(), task.name),
-    }
 }
 
 fn machine_text(machine: &MachineDecision) -> String {

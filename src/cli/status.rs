@@ -9,6 +9,7 @@ use secrecy::{ExposeSecret as _, SecretString};
 use url::Url;
 
 use super::{Output, fail, say};
+use crate::model::task::title;
 use crate::settings::HttpSettings;
 use crate::status::view::{MachineStatus, PoolStatus, Status, TaskStatus};
 
@@ -138,8 +139,7 @@ fn pool_text(pool: &PoolStatus) -> String {
 }
 
 fn task_text(task: &TaskStatus) -> String {
-    let number = if task.pipeline > 0 { format!(" #{}", task.pipeline) } else { String::new() };
-    format!("{:<8} {}{number} {} [{}]: {}", task.id, task.repo, task.name, task.pool, task.why)
+    format!("{:<8} {} [{}]: {}", task.id, title(&task.repo, task.pipeline, &task.name), task.pool, task.why)
 }
 
 fn machine_text(machine: &MachineStatus) -> String {

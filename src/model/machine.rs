@@ -54,6 +54,20 @@ pub enum MachineState {
 }
 
 impl MachineState {
+    /// Each of them.
+    pub const ALL: [Self; 10] = [
+        Self::Booting,
+        Self::Busy,
+        Self::Idle,
+        Self::Cordoned,
+        Self::Lost,
+        Self::Failed,
+        Self::Orphan,
+        Self::Deleting,
+        Self::Stopping,
+        Self::Stopped,
+    ];
+
     /// Fixed word for logs and metrics.
     #[must_use]
     pub fn kind(self) -> &'static str {

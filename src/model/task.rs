@@ -37,3 +37,12 @@ impl Task {
         self.labels.get("repo").unwrap_or_default()
     }
 }
+
+/// What people know a task by: repository, number of the pipeline (0: the server does not tell), name of the workflow.
+#[must_use]
+pub fn title(repo: &str, pipeline: i64, name: &str) -> String {
+    match pipeline {
+        0 => format!("{repo} {name}"),
+        number => format!("{repo} #{number} {name}"),
+    }
+}

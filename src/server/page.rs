@@ -10,6 +10,7 @@ use jiff::Timestamp;
 use super::plot::Plot;
 use super::{Shared, access};
 use crate::model::age;
+use crate::model::task::title;
 use crate::status::view::{MachineStatus, OtherAgent, PoolStatus, QueueStatus, Status, StepStatus, TaskStatus};
 
 /// Rows of a table; the API has them all.
@@ -163,10 +164,7 @@ impl<'a> Live<'a> {
         };
         let task = |task: &'a TaskStatus| Task {
             shown: task,
-            title: match task.pipeline {
-                0 => format!("{} {}", task.repo, task.name),
-                number => format!("{} #{number} {}", task.repo, task.name),
-            },
+            title: title(&task.repo, task.pipeline, &task.name),
             since: task.since.map(|since| ago(now, since)),
         };
         let machine = |machine: &'a MachineStatus| Machine {

@@ -6,12 +6,12 @@ use std::sync::Arc;
 
 use jiff::Timestamp;
 
-use super::Facts;
 use super::cost::Billed;
 use super::view::{
     AccountStatus, Inputs, MachineStatus, OfferStatus, OtherAgent, PoolStatus, QueueStatus, Slots, SoldOut, TaskStatus,
     TroubleStatus,
 };
+use super::{AccountFacts, Facts, PoolFacts};
 use crate::model::action::Plan;
 use crate::model::age;
 use crate::model::decision::{Hold, TaskDecision};
@@ -20,8 +20,8 @@ use crate::model::instance::{Instance, InstanceState, OfferKey};
 use crate::model::labels::{Labels, fit};
 use crate::model::machine::{Fate, MachineDecision, MachineState};
 use crate::model::memory::Memory;
-use crate::model::pool::{Billing, Market, Pool};
-use crate::model::snapshot::{Listing, Snapshot};
+use crate::model::pool::{AccountId, Billing, Market, Offer, Pool};
+use crate::model::snapshot::{Launching, Listing, Snapshot};
 use crate::model::task::Task;
 use crate::plan::SEEN_LATELY;
 
@@ -47,23 +47,22 @@ impl PoolStatus {
 }
 
 pub(super) fn shown(snapshot: &Snapshot, plan: &Plan, memory: &Memory, facts: &Facts) -> Shown {
-    let numbered = snapshot.pools.iter().enumerate();
-    let mut pools: Vec<PoolStatus> =
-        numbered.map(|(index, pool)| of_pool(pool, plan, memory, facts, facts.fallback_price(index))).collect();
+    let configured = snapshot.pools.iter().zip(&facts.pools);
+    let mut pools: Vec<PoolStatus> = configured.map(|(pool, facts)| of_pool(pool, plan, memory, facts)).collect();
     let index: HashMap<&PoolName, usize> =
         snapshot.pools.iter().enumerate().map(|(index, pool)| (&pool.name, index)).collect();
     let (tasks, queue) = tasks(snapshot, plan, &index, &mut pools);
     let (machines, billed) = machines(snapshot, plan, facts, &index, &mut pools);
-    let accounts = facts.accounts.iter().enumerate().map(|(account, provider)| {
+    let accounts = facts.accounts.iter().enumerate().map(|(account, of_account)| {
         let of_it = |pool: &&Pool| pool.account.0 == account;
-        let id = crate::model::pool::AccountId(account);
+        let id = AccountId(account);
         let (listed, unknown) = match snapshot.instances.get(&id) {
             Some(Listing::Known { listed, .. }) => (Some(*listed), None),
             Some(Listing::Unknown { why }) => (None, Some(why.clone())),
             None => (None, Some("they were not asked for yet".to_owned())),
         };
         AccountStatus {
-            provider: (*provider).to_owned(),
+            provider: of_account.provider.to_owned(),
             pools: snapshot.pools.iter().filter(of_it).map(|pool| pool.name.to_string()).collect(),
             listed,
             unknown,
@@ -72,7 +71,7 @@ pub(super) fn shown(snapshot: &Snapshot, plan: &Plan, memory: &Memory, facts: &F
     });
     let sold_out = memory.sold_out.iter().filter(|(_, until)| snapshot.now < **until);
     let sold_out = sold_out.map(|((account, offer), until)| SoldOut {
-        provider: facts.provider(account.0).to_owned(),
+        provider: facts.provider(*account).to_owned(),
         server_type: offer.server_type.clone(),
         location: offer.location.clone(),
         until: *until,
@@ -90,13 +89,13 @@ pub(super) fn shown(snapshot: &Snapshot, plan: &Plan, memory: &Memory, facts: &F
     }
 }
 
-fn of_pool(pool: &Pool, plan: &Plan, memory: &Memory, facts: &Facts, fallback_price: Option<f64>) -> PoolStatus {
+fn of_pool(pool: &Pool, plan: &Plan, memory: &Memory, facts: &PoolFacts) -> PoolStatus {
     let (not_ready, offers) = match &pool.market {
         Market::NotReady { why } => (Some(why.clone()), Vec::new()),
         Market::Open { platform: _, offers } => (None, offers.clone()),
     };
-    let is_priced = fallback_price.is_some() || offers.iter().any(|offer| offer.hourly_price.is_some());
-    let offer = |offer: crate::model::pool::Offer| OfferStatus {
+    let is_priced = facts.hourly_price.is_some() || offers.iter().any(|offer| offer.hourly_price.is_some());
+    let offer = |offer: Offer| OfferStatus {
         server_type: offer.key.server_type,
         location: offer.key.location,
         hourly_price: offer.hourly_price,
@@ -108,7 +107,7 @@ fn of_pool(pool: &Pool, plan: &Plan, memory: &Memory, facts: &Facts, fallback_pr
     });
     PoolStatus {
         name: pool.name.to_string(),
-        provider: facts.provider(pool.account.0).to_owned(),
+        provider: facts.account.provider.to_owned(),
         labels: pool.effective_labels().map(|labels| pairs(labels.iter())),
         not_ready,
         offers: offers.into_iter().map(offer).collect(),
@@ -240,11 +239,22 @@ fn tasks(
     (shown, queue)
 }
 
-/// Where a machine is and since when.
+/// What is known of a machine beside what was decided.
+#[derive(Clone, Copy)]
 struct Place<'a> {
     offer: &'a OfferKey,
     since: Timestamp,
     state: InstanceState,
+}
+
+impl<'a> Place<'a> {
+    fn listed(instance: &'a Instance) -> Self {
+        Self { offer: &instance.offer, since: instance.created, state: instance.state }
+    }
+
+    fn launching(launch: &'a Launching) -> Self {
+        Self { offer: &launch.offer, since: launch.since, state: InstanceState::Starting }
+    }
 }
 
 fn machines(
@@ -254,59 +264,43 @@ fn machines(
     index: &HashMap<&PoolName, usize>,
     pools: &mut [PoolStatus],
 ) -> (Vec<MachineStatus>, Vec<(InstanceId, usize, Billed)>) {
-    let listed = snapshot.instances.values().filter_map(|listing| match listing {
-        Listing::Known { instances, .. } => Some(instances),
-        Listing::Unknown { .. } => None,
-    });
     let instances: HashMap<&InstanceId, &Instance> =
-        listed.flatten().map(|instance| (&instance.id, instance)).collect();
-    let launching: HashMap<&str, &crate::model::snapshot::Launching> =
+        snapshot.listed().map(|instance| (&instance.id, instance)).collect();
+    let launching: HashMap<&str, &Launching> =
         snapshot.in_flight.launches.iter().map(|launch| (launch.name.as_str(), launch)).collect();
     let capacities: HashMap<AgentId, u32> =
         snapshot.agents.iter().filter(|agent| agent.capacity > 0).map(|agent| (agent.id, agent.capacity)).collect();
     let (mut shown, mut billed) = (Vec::new(), Vec::new());
     for machine in &plan.machines {
-        let of = index.get(&machine.pool).copied();
-        let place = machine
-            .instance
-            .as_ref()
-            .and_then(|id| instances.get(id))
-            .map(|instance| Place { offer: &instance.offer, since: instance.created, state: instance.state })
-            .or_else(|| {
-                let launch = launching.get(machine.name.as_str())?;
-                Some(Place { offer: &launch.offer, since: launch.since, state: InstanceState::Starting })
-            });
+        let listed = machine.instance.as_ref().and_then(|id| instances.get(id)).map(|one| Place::listed(one));
+        let place = listed.or_else(|| launching.get(machine.name.as_str()).map(|launch| Place::launching(launch)));
         let slots = machine.agent.and_then(|agent| capacities.get(&agent).copied());
         let mut price = None;
-        if let Some(of) = of {
-            let pool = &mut pools[of];
-            add_slots(pool, machine, slots);
-            if let Some(place) = place.filter(|place| is_billed(place.state, facts.provider_of(of))) {
-                price = price_of(&snapshot.pools[of], place.offer, facts.fallback_price(of));
-                pool.cost_per_hour = pool.cost_per_hour.zip(price).map(|(sum, price)| sum + price);
+        if let Some(of) = index.get(&machine.pool).copied() {
+            let (pool, shown, facts) = (&snapshot.pools[of], &mut pools[of], &facts.pools[of]);
+            add_slots(shown, machine, slots);
+            if let Some(place) = place.filter(|place| is_billed(place.state, facts.account)) {
+                price = price_of(pool, place.offer, facts.hourly_price);
+                shown.cost_per_hour = shown.cost_per_hour.zip(price).map(|(sum, price)| sum + price);
                 if let (Some(hourly_price), Some(id)) = (price, &machine.instance) {
                     let idle = matches!(machine.state, MachineState::Idle | MachineState::Cordoned)
                         && machine.running.unwrap_or(0) == 0;
-                    let billing = snapshot.pools[of].billing;
-                    billed.push((id.clone(), of, Billed { created: place.since, hourly_price, idle, billing }));
+                    let one = Billed { created: place.since, hourly_price, idle, billing: pool.billing };
+                    billed.push((id.clone(), of, one));
                 }
             }
         }
-        shown.push(of_machine(machine, &instances, &launching, slots, price));
+        shown.push(of_machine(machine, place, slots, price));
     }
     (shown, billed)
 }
 
 fn of_machine(
     machine: &MachineDecision,
-    instances: &HashMap<&InstanceId, &Instance>,
-    launching: &HashMap<&str, &crate::model::snapshot::Launching>,
+    place: Option<Place<'_>>,
     slots: Option<u32>,
     hourly_price: Option<f64>,
 ) -> MachineStatus {
-    let instance = machine.instance.as_ref().and_then(|id| instances.get(id));
-    let launch = launching.get(machine.name.as_str());
-    let offer = instance.map(|instance| &instance.offer).or_else(|| launch.map(|launch| &launch.offer));
     let (action, why) = match &machine.fate {
         Fate::Step { action, reason } => (Some((*action).to_owned()), reason.to_string()),
         Fate::Kept { why } => (None, why.to_string()),
@@ -316,9 +310,9 @@ fn of_machine(
         pool: machine.pool.to_string(),
         agent: machine.agent.map(|agent| agent.0),
         instance: machine.instance.as_ref().map(ToString::to_string),
-        server_type: offer.map(|offer| offer.server_type.clone()),
-        location: offer.map(|offer| offer.location.clone()),
-        since: instance.map(|instance| instance.created).or_else(|| launch.map(|launch| launch.since)),
+        server_type: place.map(|place| place.offer.server_type.clone()),
+        location: place.map(|place| place.offer.location.clone()),
+        since: place.map(|place| place.since),
         state: machine.state.kind().to_owned(),
         running: machine.running,
         slots,
@@ -351,11 +345,10 @@ fn add_slots(pool: &mut PoolStatus, machine: &MachineDecision, slots: Option<u32
     }
 }
 
-/// A stopped server costs at Hetzner what a running one does; at EC2 only its disk does, whose price is not known here.
-fn is_billed(state: InstanceState, provider: &str) -> bool {
+fn is_billed(state: InstanceState, account: AccountFacts) -> bool {
     match state {
         InstanceState::Starting | InstanceState::Running | InstanceState::Unknown => true,
-        InstanceState::Stopping | InstanceState::Stopped => provider == super::HETZNER,
+        InstanceState::Stopping | InstanceState::Stopped => account.bills_stopped,
         InstanceState::Deleting => false,
     }
 }

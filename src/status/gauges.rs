@@ -4,10 +4,11 @@ use std::collections::BTreeMap;
 
 use jiff::Timestamp;
 
-use super::Facts;
 use super::build::Shown;
+use super::{AccountFacts, Facts};
 use crate::metrics::Metrics;
 use crate::model::action::Plan;
+use crate::model::machine::MachineState;
 use crate::model::memory::Memory;
 
 /// Why tasks of ours wait: the words of `TaskDecision::kind`, without that of a task that is not ours.
@@ -29,10 +30,6 @@ pub(super) const REASONS: [&str; 15] = [
     "stuck",
 ];
 
-/// The words of `MachineState::kind`.
-pub(super) const STATES: [&str; 10] =
-    ["booting", "busy", "idle", "cordoned", "lost", "failed", "orphan", "deleting", "stopping", "stopped"];
-
 pub(super) fn set(metrics: &Metrics, facts: &Facts, shown: &Shown, plan: &Plan, memory: &Memory, now: Timestamp) {
     let mut waiting: BTreeMap<(&str, &str), f64> = BTreeMap::new();
     for task in &shown.tasks {
@@ -47,7 +44,7 @@ pub(super) fn set(metrics: &Metrics, facts: &Facts, shown: &Shown, plan: &Plan, 
         for reason in REASONS {
             metrics.tasks_waiting.set(&[name, reason], waiting.get(&(name, reason)).copied().unwrap_or(0.0));
         }
-        for state in STATES {
+        for state in MachineState::ALL.map(MachineState::kind) {
             metrics.agents.set(&[name, state], states.get(&(name, state)).copied().unwrap_or(0.0));
         }
         metrics.orphans.set(&[name], states.get(&(name, "orphan")).copied().unwrap_or(0.0));
@@ -77,13 +74,13 @@ pub(super) fn set(metrics: &Metrics, facts: &Facts, shown: &Shown, plan: &Plan, 
         }
     }
     // Several accounts of a provider are one: one of them in trouble is trouble.
-    for provider in &facts.accounts {
+    for AccountFacts { provider, .. } in &facts.accounts {
         let of_it = || shown.accounts.iter().filter(|account| account.provider == *provider);
         metrics.listing_unknown.set(&[provider], truth(of_it().any(|account| account.unknown.is_some())));
         let refused = memory
             .refusals
             .iter()
-            .any(|(account, refusal)| now < refusal.until && facts.provider(account.0) == *provider);
+            .any(|(account, refusal)| now < refusal.until && facts.provider(*account) == *provider);
         metrics.provider_refuses.set(&[provider], truth(refused));
     }
 }
