@@ -38,7 +38,7 @@ pub(in crate::provider) fn provider(address: &str, pools: &[PoolSettings], clock
     let config = aws_sdk_ec2::Config::builder()
         .behavior_version(BehaviorVersion::v2026_01_12())
         .region(Region::new("eu-central-1"))
-        .credentials_provider(Credentials::new("AKIDEXAMPLE", "not-a-secret", None, None, "test"))
+        .credentials_provider(Credentials::new("AKIDEXAMPLE", server::KEY, None, None, "test"))
         .endpoint_url(address)
         .retry_config(RetryConfig::disabled())
         .http_client(http())

@@ -16,7 +16,7 @@ use crate::clock::Clock;
 use crate::provider::Provider;
 use crate::provider::ec2::Ec2 as Client;
 use crate::provider::ec2::tests::fake::{cut, refusal};
-use crate::provider::ec2::tests::server::Moto;
+use crate::provider::ec2::tests::server::{KEY, Moto};
 use crate::provider::ec2::tests::{pool, provider};
 use crate::settings::PoolSettings;
 
@@ -40,7 +40,7 @@ impl Ec2 {
     /// `None`: moto can't be had here.
     pub(super) async fn start() -> Option<Self> {
         let moto = Moto::start().await?;
-        let image: String = moto.image().await;
+        let image = moto.image().await;
         let gate = Arc::new(Gate {
             moto: moto.address.clone(),
             trouble: Mutex::default(),
@@ -120,7 +120,7 @@ impl Peer for Ec2 {
     }
 
     fn secret(&self) -> &'static str {
-        "not-a-secret"
+        KEY
     }
 
     fn trouble(&self, trouble: Option<Trouble>) {

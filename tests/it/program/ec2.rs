@@ -4,8 +4,7 @@
 use std::time::Duration;
 
 use aws_sdk_ec2::Client;
-use aws_sdk_ec2::config::{BehaviorVersion, Credentials, Region};
-use aws_sdk_ec2::types::{ArchitectureValues, HttpTokensState, Instance, InstanceStateName, Tag};
+use aws_sdk_ec2::types::{HttpTokensState, Instance, InstanceStateName};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use picus::model::ids::{AgentId, InstallationId};
@@ -17,36 +16,12 @@ use super::{LONG, Program, Running, bare, world};
 
 #[path = "../../support/moto.rs"]
 mod moto;
-use moto::Moto;
-
-const KEY: &str = "key-that-nobody-may-see";
-
-fn client(moto: &Moto) -> Client {
-    let config = aws_sdk_ec2::Config::builder()
-        .behavior_version(BehaviorVersion::v2026_01_12())
-        .region(Region::new("eu-central-1"))
-        .credentials_provider(Credentials::new("AKIDEXAMPLE", KEY, None, None, "test"))
-        .endpoint_url(&moto.address)
-        .http_client(aws_smithy_http_client::Builder::new().build_http())
-        .build();
-    Client::from_conf(config)
-}
-
-/// An image for x86 that moto knows.
-async fn image(ec2: &Client) -> String {
-    let images = ec2.describe_images().owners("amazon").send().await.expect("images");
-    let x86 = images.images().iter().find(|image| image.architecture() == Some(&ArchitectureValues::X8664));
-    x86.and_then(|image| image.image_id()).expect("an image").to_owned()
-}
+use moto::{KEY, Moto};
 
 /// A stopped machine with an agent installed, and the agent's record.
-async fn machine(ec2: &Client, world: &World, name: &str) -> (String, AgentId) {
-    let run = ec2.run_instances().image_id(image(ec2).await).instance_type("t3.small".into());
-    let made = run.min_count(1).max_count(1).send().await.expect("an instance");
-    let id = made.instances()[0].instance_id().expect("an id").to_owned();
-    let tag = Tag::builder().key("Name").value(name).build();
-    ec2.create_tags().resources(&id).tags(tag).send().await.expect("a tag");
-    ec2.stop_instances().instance_ids(&id).send().await.expect("it is stopped");
+async fn machine(moto: &Moto, world: &World, name: &str) -> (String, AgentId) {
+    let id = moto.machine(name).await;
+    moto.client().stop_instances().instance_ids(&id).send().await.expect("it is stopped");
     let record = world.add_agent(agent(name));
     world.kill_agent(record);
     (id, record)
@@ -96,9 +71,9 @@ async fn done(world: &World, job: &picus::model::ids::TaskId, running: &Running)
 #[tokio::test(flavor = "multi_thread")]
 async fn machines_of_ones_own_are_started_for_a_task_and_stopped_when_idle() {
     let Some(moto) = Moto::start().await else { return };
-    let (world, ec2) = (world().await, client(&moto));
-    let (first, record) = machine(&ec2, &world, "build7").await;
-    let (second, _) = machine(&ec2, &world, "build8").await;
+    let (world, ec2) = (world().await, moto.client());
+    let (first, record) = machine(&moto, &world, "build7").await;
+    let (second, _) = machine(&moto, &world, "build8").await;
     let running = picus(&world, &moto, &["run"]).set("PICUS_AWS_INSTANCE_ID", &format!("{first},{second}")).start();
     running.says("watching").await;
     let job = world.push(task("build").takes(Duration::from_secs(2)));
@@ -115,10 +90,10 @@ async fn machines_of_ones_own_are_started_for_a_task_and_stopped_when_idle() {
 #[tokio::test(flavor = "multi_thread")]
 async fn an_instance_is_launched_for_a_task_and_terminated_when_idle() {
     let Some(moto) = Moto::start().await else { return };
-    let (world, ec2) = (world().await, client(&moto));
+    let (world, ec2) = (world().await, moto.client());
     let running = picus(&world, &moto, &["run"])
         .set("PICUS_AWS_INSTANCE_TYPE", "c5.large")
-        .set("PICUS_AWS_AMI", &image(&ec2).await)
+        .set("PICUS_AWS_AMI", &moto.image().await)
         .set("PICUS_AWS_TAGS", "team=ci")
         .set("PICUS_AGENT_WOODPECKER_SERVER", "woodpecker.example.com:9000")
         .start();
@@ -150,8 +125,8 @@ async fn an_instance_is_launched_for_a_task_and_terminated_when_idle() {
 #[tokio::test(flavor = "multi_thread")]
 async fn check_tells_what_exists_and_what_the_credentials_may_do() {
     let Some(moto) = Moto::start().await else { return };
-    let (world, ec2) = (world().await, client(&moto));
-    let (id, _) = machine(&ec2, &world, "build7").await;
+    let (world, ec2) = (world().await, moto.client());
+    let (id, _) = machine(&moto, &world, "build7").await;
     let both = |program: Program, image: &str| {
         program
             .set("PICUS_POOLS", "own,launched")
@@ -161,7 +136,7 @@ async fn check_tells_what_exists_and_what_the_credentials_may_do() {
             .set("PICUS_POOL_LAUNCHED_AGENT_WOODPECKER_SERVER", "woodpecker.example.com:9000")
     };
     let before = instances(&ec2).await.len();
-    let ended = both(picus(&world, &moto, &["check"]), &image(&ec2).await).output().await;
+    let ended = both(picus(&world, &moto, &["check"]), &moto.image().await).output().await;
     assert_eq!(ended.code, Some(0), "{}", ended.out);
     for told in [
         "the credentials are accepted",

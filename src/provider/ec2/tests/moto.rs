@@ -1,6 +1,6 @@
 //! The real wire protocol, spoken by moto.
 
-use aws_sdk_ec2::types::{ArchitectureValues, Tag};
+use aws_sdk_ec2::types::ArchitectureValues;
 
 use super::server::Moto;
 use super::{installation, launch, launch_name, pool, provider};
@@ -16,35 +16,11 @@ impl Moto {
         provider(&self.address, pools, Clock::System)
     }
 
-    /// An image that moto knows, for x86.
-    pub(in crate::provider) async fn image(&self) -> String {
-        let ec2 = self.provider(&[]);
-        let ec2 = ec2.client.ec2().await.expect("a client");
-        let images = ec2.describe_images().owners("amazon").send().await.expect("images").images.expect("images");
-        let x86 = images.iter().find(|image| image.architecture() == Some(&ArchitectureValues::X8664));
-        x86.and_then(|image| image.image_id()).expect("an image").to_owned()
-    }
-
     /// The subnets that moto begins with.
     #[cfg(feature = "hcloud")]
     pub(in crate::provider) async fn subnets(&self) -> Vec<String> {
-        let ec2 = self.provider(&[]);
-        let ec2 = ec2.client.ec2().await.expect("a client");
-        let answer = ec2.describe_subnets().send().await.expect("subnets");
+        let answer = self.client().describe_subnets().send().await.expect("subnets");
         answer.subnets().iter().filter_map(|one| one.subnet_id()).map(ToOwned::to_owned).collect()
-    }
-
-    /// A machine that somebody else made.
-    pub(in crate::provider) async fn machine(&self, name: &str) -> String {
-        let image = self.image().await;
-        let ec2 = self.provider(&[]);
-        let ec2 = ec2.client.ec2().await.expect("a client");
-        let run = ec2.run_instances().image_id(image).instance_type("t3.small".into()).min_count(1).max_count(1);
-        let made = run.send().await.expect("an instance").instances.expect("an instance");
-        let id = made[0].instance_id().expect("an id").to_owned();
-        let tag = Tag::builder().key("Name").value(name).build();
-        ec2.create_tags().resources(&id).tags(tag).send().await.expect("a tag");
-        id
     }
 }
 
@@ -89,7 +65,7 @@ async fn an_instance_is_launched_listed_stopped_started_and_terminated() {
     ec2.console(&launched.id).await.expect("a console, or none");
 
     // The disk bears our tags and goes with the instance.
-    let client = ec2.client.ec2().await.expect("a client");
+    let client = moto.client();
     let volumes = client.describe_volumes().send().await.expect("volumes").volumes.expect("volumes");
     let ours: Vec<_> = volumes.iter().filter(|one| one.tags().iter().any(|tag| tag.key() == Some("picus"))).collect();
     assert_eq!((ours.len(), ours[0].size()), (1, Some(40)));
@@ -174,7 +150,7 @@ async fn the_newest_image_of_the_right_architecture_is_taken() {
     let ec2 = moto.provider(std::slice::from_ref(&pool));
     let prepared = ec2.prepare(&pool).await.expect("it is prepared");
     let image = prepared.findings.iter().find(|finding| finding.starts_with("image ami-")).expect("an image");
-    let client = ec2.client.ec2().await.expect("a client");
+    let client = moto.client();
     let filters = vec![super::super::instances::filter("name", ["amzn*"])];
     let all = client.describe_images().owners("amazon").set_filters(Some(filters)).send().await.expect("images");
     let mut fitting: Vec<_> =
